@@ -190,8 +190,9 @@ def test_the_plan_has_the_container_that_installs_an_injected_agent() -> None:
     spec = planned(container("torchrun", "train.py"), agent={"inject": True})
     (first,) = spec["initContainers"]
     assert (first["name"], first["image"]) == ("pytorchjob-agent-install", f"pytorchjob/operator:{__version__}")
-    assert variables(spec)["PET_RDZV_BACKEND"] == "pytorchjob"
-    assert [volume["name"] for volume in spec["volumes"]] == ["pytorchjob-agent", "pytorchjob-token"]
+    assert "PYTORCHJOB_COORDINATOR" in variables(spec)
+    volumes = ["pytorchjob-agent", "pytorchjob-caches", "pytorchjob-token"]
+    assert [volume["name"] for volume in spec["volumes"]] == volumes
 
 
 def test_the_plan_of_a_torchrun_job_has_nothing_of_it() -> None:

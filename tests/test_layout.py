@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "operator"
 AGENT = SOURCE / "pytorchjob_agent"
-NO_MODULES = {"script.lightning", "workers.startup.sitecustomize"}
+NO_MODULES = {"script.lightning", "workers.startup.sitecustomize", "command.startup.sitecustomize"}
 """What a script of Lightning imports, and what only Python's own `site` imports."""
 IMPORT = """
 import importlib, sys

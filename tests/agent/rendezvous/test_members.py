@@ -269,20 +269,17 @@ def test_a_coordinator_that_never_answers_is_told_and_ends_the_agent_in_time(job
 
 
 @pytest.mark.long
-def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
+def test_an_unmodified_torchrun_is_a_member(job: Job) -> None:
     torchrun = str(Path(sys.executable).parent / "torchrun")
-    env = {"PET_RDZV_BACKEND": "pytorchjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{job.port}", "PET_MAX_RESTARTS": "1000"}
     folder = job.folder / "put-there"
-    job.env["PYTHONPATH"] = str(folder)
+    job.env["PYTHONPATH"] = f"{folder}/pytorchjob_agent/command/startup:{folder}"
     from pytorchjob_agent.command import install
 
     install.install(folder)
-    # As the operator starts it: without the variable of which torchrun would warn.
-    command = ("env", "-u", "PET_NODE_RANK", torchrun, str(Path(__file__).parent / "train.py"))
-    pods = [job.start(index, command=command, FAIL="1:25:1", **env) for index in range(2)]
+    command = (torchrun, str(Path(__file__).parent / "train.py"))
+    pods = [job.start(index, command=command, FAIL="1:25:1") for index in range(2)]
     assert job.end() == [0, 0]
     assert {restarts for _, _, _, restarts in pods[0].steps()} <= {0, 1}
-    assert [pod.index for pod in pods if "node_rank" in pod.text()] == []
     assert job.report().restarts == 1
 
 
