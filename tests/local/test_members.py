@@ -181,14 +181,14 @@ def test_a_second_program_of_a_container_trains_as_without_the_agent(
     ],
 )
 def test_exit_codes_stay(start: Start, tmp_path: Path, command: list[str], code: int) -> None:
-    """The agent takes no part in any of these."""
+    """Of these only torchrun with a script takes part in a round."""
     (tmp_path / "end.py").write_text("import sys\nsys.exit(3)\n")
     command = [str(tmp_path / "end.py") if word == "END" else word for word in command]
     made = job("codes", Master=role(command, 1, "Never"))
     made["spec"]["agent"] = {"inject": True}
     run = start(made)
     assert run.wait() != 0
-    assert "pytorchjob-agent: round" not in run.out + run.err
+    assert ("pytorchjob-agent: round" in run.out + run.err) == ("no-such-file.py" in command)
     assert re.search(rf"exited with (code )?{code}\b", run.err), run.err
 
 
