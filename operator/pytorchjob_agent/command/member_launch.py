@@ -42,7 +42,7 @@ def joins(config: LaunchConfig, entrypoint: Any) -> bool:
 
 
 def _stays(config: LaunchConfig, entrypoint: Any) -> str:
-    low, high = flags.nnodes(os.environ.get(PET_NNODES) or "1")
+    low, high = _nodes_of_job()
     endpoint = own_endpoint.take()
     if endpoint is None or finished_program.is_there(endpoint):
         return finished_program.SENTENCE
@@ -95,9 +95,13 @@ def _run(config: LaunchConfig, entrypoint: launcher.Entrypoint, directory: Path)
     return launcher.launch(config, entrypoint, directory, StartedBy.LAUNCHER)
 
 
+def _nodes_of_job() -> tuple[int, int]:
+    return flags.nnodes(os.environ.get(PET_NNODES) or "1")
+
+
 def _in_rounds(config: LaunchConfig, coordinator: CoordinatorEndpoint) -> tuple[int, int]:
     """Take the rendezvous and its numbers from the job; returns the least and the most nodes."""
-    low, high = flags.nnodes(os.environ.get(PET_NNODES) or "1")
+    low, high = _nodes_of_job()
     config.rdzv_backend, config.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
     config.run_id, config.min_nodes, config.max_nodes = coordinator.job, low, high
     config.max_restarts = optional_number(os.environ, PET_MAX_RESTARTS) or 0  # TORCHELASTIC_MAX_RESTARTS

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pytorchjob_operator.model import JobStatus
 from pytorchjob_operator.names import Reason
-from pytorchjob_operator.observed import Observed, PodPhase
+from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.writes import Event
@@ -25,11 +25,14 @@ def adopt(seen: Observed, compared: ReplicaComparison) -> Observed:
     options = seen.options
     if any(pod.anonymous for pod in compared.present.values()):
         options = replace(options, replica_services=True, legacy=True)
-    if any(
-        pod.without_coordinator and pod.phase in _UNFINISHED and not pod.deleting for pod in compared.present.values()
-    ):
+    if any(pod.without_coordinator for pod in unfinished(compared)):
         options = replace(options, coordinator=None)
     return seen if options is seen.options else replace(seen, options=options)
+
+
+def unfinished(compared: ReplicaComparison) -> list[Pod]:
+    """Return the job's pods that train, or will: new pods have to fit them."""
+    return [pod for pod in compared.present.values() if pod.phase in _UNFINISHED and not pod.deleting]
 
 
 def events(context: Context, status: JobStatus | None) -> Iterator[Event]:

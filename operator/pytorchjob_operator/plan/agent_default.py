@@ -5,11 +5,10 @@ two groups of pods would never join. Nothing is reported of a job that cannot ha
 """
 
 from pytorchjob_operator.model import AgentPolicy, PyTorchJob
-from pytorchjob_operator.observed import AgentDefault, Observed, PodPhase
+from pytorchjob_operator.observed import AgentDefault, Observed
+from pytorchjob_operator.plan import adoption
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.replicas import ReplicaComparison
-
-_UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING)
 
 
 def apply(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> PyTorchJob:
@@ -28,7 +27,6 @@ def apply(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> PyTor
 
 def _wanted(seen: Observed, compared: ReplicaComparison) -> bool:
     """Return whether the pods that run have the agent; without any, what the operator's setting says."""
-    running = [pod for pod in compared.present.values() if pod.phase in _UNFINISHED and not pod.deleting]
-    if running:
+    if running := adoption.unfinished(compared):
         return any(pod.injected for pod in running)
     return seen.options.agent_default is AgentDefault.INJECT
