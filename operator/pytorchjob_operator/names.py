@@ -30,6 +30,8 @@ TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Set on a node by a person or a fencing tool: the node is off, and nothing runs on it."""
 LABEL_RESERVE_FOR = f"{_PREFIX}/reserve-for"
 """On a reserve pod, in place of a replica's labels: the name of the pod for which it keeps a place."""
+LABEL_AGENT = f"{_PREFIX}/agent"
+"""On a namespace, `Inject` or `Off`: whether its jobs get the agent that do not mention it."""
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
 """On children that the operator updates: a hash of the spec that it wrote last."""
 

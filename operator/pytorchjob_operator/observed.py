@@ -220,6 +220,20 @@ class AgentDefault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceState:
+    """What decisions need to know of a job's namespace."""
+
+    agent: AgentDefault | None = None
+    """What its label says about jobs that do not mention the agent; None: nothing that is known."""
+
+    @classmethod
+    def from_api(cls, obj: dict[str, Any]) -> "NamespaceState":
+        """Read an API object."""
+        label = (obj["metadata"].get("labels") or {}).get(names.LABEL_AGENT)
+        return cls(next((each for each in AgentDefault if each.value == label), None))
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The operator's settings for the objects that it creates."""
 
@@ -266,6 +280,8 @@ class Observed:
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
+    namespace: NamespaceState | None = None
+    """The job's namespace, if a plan asked for it (`Plan.namespace`)."""
     marked: Mapping[str, Node] = field(default_factory=dict)
     """The nodes of the job's pods that may lose their pods, by name, if the operator may watch nodes."""
     zones: Mapping[str, str] = field(default_factory=dict)

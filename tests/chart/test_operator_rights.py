@@ -166,6 +166,24 @@ def test_the_rights_suffice(plane: ControlPlane, install: Any, operator: Any, mo
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_the_rights_suffice_for_the_label_of_a_namespace(
+    plane: ControlPlane, install: Any, operator: Any, mode: str
+) -> None:
+    installed = install(mode)
+    assert plane.apply(*installed.rights()).returncode == 0
+    assert plane.kubectl("label", "namespace", "training", "training.kubeflow.org/agent=Inject").returncode == 0
+    try:
+        operator(installed)
+        assert plane.apply(job("first", Worker=2)).returncode == 0
+        until(lambda: len(plane.get("pods", "-n", "training")["items"]) == 2)
+        pods = plane.get("pods", "-n", "training")["items"]
+    finally:
+        plane.kubectl("label", "namespace", "training", "training.kubeflow.org/agent-")
+    assert [bool(pod["spec"].get("initContainers")) for pod in pods] == [True, True]
+    assert installed.refused() == []
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_rights_suffice_for_a_gang_that_is_scaled(
     plane: ControlPlane, install: Any, operator: Any, mode: str, group: str

@@ -15,6 +15,7 @@ JOBS = {
     ("kubeflow.org", "pytorchjobs/finalizers"): {"update"},
     ("", "pods"): {"get", "list", "watch", "create", "delete"},
     ("", "services"): {"get", "list", "watch", "create", "delete"},
+    ("", "namespaces"): {"get"},
     ("", "events"): {"create", "patch"},
 }
 WHOLE = {"get", "list", "watch", "create", "update", "delete"}

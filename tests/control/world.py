@@ -13,6 +13,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.job_cache import JobCache
+from pytorchjob_operator.control.namespaces import Namespaces
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import ApiClient
@@ -58,7 +59,9 @@ class World:
         settings = RecorderSettings(per_second=10_000)
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
         self.applier = Applier(client, self.caches)
-        self.reconciler = Reconciler(self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client))
+        self.reconciler = Reconciler(
+            self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client), Namespaces(client)
+        )
 
     def submit(self, job: PyTorchJob) -> None:
         """Store the job and refresh the caches."""

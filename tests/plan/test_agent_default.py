@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.observed import AgentDefault, CoordinatorAccess, Observed, Options, Pod
+from pytorchjob_operator.observed import AgentDefault, CoordinatorAccess, NamespaceState, Observed, Options, Pod
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import CreatePod
 from tests.factories import NOW, full_job, make_pod, make_template
@@ -71,6 +71,52 @@ def test_a_job_that_cannot_have_it_is_told_nothing() -> None:
     status = make_plan(Observed(job, NOW, options=INJECT)).status
     assert status is not None
     assert all(condition.type != "ConfigValid" for condition in status.conditions)
+
+
+@pytest.mark.parametrize(
+    ("label", "options", "agent", "expected"),
+    [
+        ("Inject", OFF, {}, True),
+        ("Inject", OFF, {"inject": False}, False),
+        ("Off", INJECT, {}, False),
+        ("Off", INJECT, {"inject": True}, True),
+        ("inject", OFF, {}, False),
+        ("", INJECT, {}, True),
+        (None, INJECT, {}, True),
+        (None, OFF, {}, False),
+    ],
+)
+def test_the_label_of_a_namespace_wins_over_the_setting(
+    label: str | None, options: Options, agent: dict[str, Any], expected: bool
+) -> None:
+    labels = {} if label is None else {"training.kubeflow.org/agent": label}
+    seen = Observed(
+        full_job(template=TORCHRUN, agent=agent),
+        NOW,
+        options=options,
+        namespace=NamespaceState.from_api({"metadata": {"name": "ns", "labels": labels}}),
+    )
+    plan = make_plan(seen)
+    assert {
+        bool(write.body["spec"].get("initContainers")) for write in plan.writes if isinstance(write, CreatePod)
+    } == {expected}
+    assert not plan.namespace
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "pods", "asks"),
+    [
+        pytest.param(full_job(template=TORCHRUN), OFF, (), True, id="a new job"),
+        pytest.param(full_job(template=TORCHRUN, agent={"inject": False}), OFF, (), False, id="the job says it"),
+        pytest.param(full_job(template=TORCHRUN), Options(), (), False, id="no job can have the agent"),
+        pytest.param(full_job(template=template("pytorchjob-agent")), OFF, (), False, id="its image has the agent"),
+        pytest.param(full_job(template=TORCHRUN), OFF, (make_pod("master-0"),), False, id="it has pods"),
+    ],
+)
+def test_the_namespace_is_asked_for_only_where_it_matters(
+    job: PyTorchJob, options: Options, pods: tuple[Pod, ...], asks: bool
+) -> None:
+    assert make_plan(Observed(job, NOW, pods=pods, options=options)).namespace is asks
 
 
 @pytest.mark.parametrize("has", [True, False])

@@ -96,6 +96,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [pods, services]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 {{- if .Values.autoscaling.enabled }}

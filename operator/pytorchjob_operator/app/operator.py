@@ -21,6 +21,7 @@ from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.gate import FairGate
 from pytorchjob_operator.control.job_cache import JobCache
+from pytorchjob_operator.control.namespaces import Namespaces
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.queue import WorkQueue
 from pytorchjob_operator.control.reconcile import Reconciler
@@ -101,6 +102,7 @@ class Operator:
             self.recorder,
             now,
             Nodes(self.client),
+            Namespaces(self.client),
             self.children.want,
             self._counts.lost,
             self.coordinator,

@@ -13,6 +13,7 @@ from typing import Protocol
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.namespaces import Namespaces
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.pace import REFUSED, WritePace
 from pytorchjob_operator.coordinator_report import Report
@@ -73,6 +74,7 @@ class Reconciler:
     recorder: Recorder
     clock: Callable[[], datetime]
     nodes: Nodes
+    namespaces: Namespaces
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
     """Called with the kinds of children that a plan needs to observe and that are not watched yet."""
     lost: Callable[[str, tuple[LossCause, ...]], None] = lambda namespace, causes: None
@@ -94,6 +96,9 @@ class Reconciler:
             return FENCED
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
+        if plan.namespace:
+            await self.namespaces.read(job.metadata.namespace, self.clock())
+            plan = self._plan(job, memory)
         if plan.nodes:
             await self.nodes.read(plan.nodes, self.clock())
             plan = self._plan(job, memory)
@@ -117,6 +122,7 @@ class Reconciler:
         seen = replace(
             self.caches.observe(job, now, memory.refusal, memory.status_due),
             nodes=self.nodes.known(now),
+            namespace=self.namespaces.known(job.metadata.namespace, now),
             reported=memory.reported,
             report=self.coordinator.report(job.metadata.uid) if self.coordinator else None,
             postponed=memory.pace.postponed(now),

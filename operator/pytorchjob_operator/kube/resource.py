@@ -35,6 +35,7 @@ CHILDREN = {
     ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
 }
 """The resource of each kind of child."""
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 NODES = Resource("", "v1", "nodes", namespaced=False)
 EVENTS = Resource("", "v1", "events")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")

@@ -82,6 +82,7 @@ def _evaluate(seen: Observed) -> Context:
     compared = replicas.compare(job, seen.pods)
     silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
     adopted = adoption.adopt(seen, compared)
+    asks_namespace = agent_default.asks(adopted, job, compared)
     job = agent_default.apply(adopted, job, compared)
     roles = members.coordinated_roles(job, adopted.options)
     stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles))
@@ -99,6 +100,7 @@ def _evaluate(seen: Observed) -> Context:
         roles=roles,
         stage=stage,
         ledger=goodput.build_ledger(seen, stage),
+        asks_namespace=asks_namespace,
     )
 
 
@@ -162,6 +164,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         wake_at=min((time for time in times if time is not None), default=None),
         reserved={} if result.phase in WITHOUT_PODS else context.reserves.nodes,
         nodes=context.silence.nodes,
+        namespace=context.asks_namespace,
     )
 
 

@@ -54,6 +54,8 @@ class Context:
     """What the job does, by its pods alone."""
     ledger: Ledger
     """The job's time by class, up to this pass."""
+    asks_namespace: bool = False
+    """The decision about the agent needs the job's namespace, which has not been read."""
 
     @property
     def creatable(self) -> list[Replica]:

@@ -119,6 +119,8 @@ class Plan:
     """The node that the next pod of a missing replica prefers, by the pod's name; the next observation contains it."""
     nodes: frozenset[str] = frozenset()
     """Names of nodes whose state is missing in the observation: plan again with it."""
+    namespace: bool = False
+    """The state of the job's namespace is missing in the observation: plan again with it."""
 
     @property
     def empty(self) -> bool:
