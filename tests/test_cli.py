@@ -206,6 +206,25 @@ def test_the_operators_variables_change_the_plan(monkeypatch: pytest.MonkeyPatch
     assert "PYTORCHJOB_COORDINATOR" not in variables(planned(container("pytorchjob-agent", "run", "train.py")))
 
 
+@pytest.mark.parametrize(
+    ("agent", "setting", "injected", "why"),
+    [
+        ({}, "Off", False, "setting"),
+        ({}, "Inject", True, "setting"),
+        ({"inject": False}, "Inject", False, "spec.agent.inject"),
+        ({"inject": True}, "Off", True, "spec.agent.inject"),
+    ],
+)
+def test_the_plan_says_whether_the_agent_is_injected_and_why(
+    monkeypatch: pytest.MonkeyPatch, agent: dict[str, Any], setting: str, injected: bool, why: str
+) -> None:
+    monkeypatch.setenv("PYTORCHJOB_AGENT_DEFAULT", setting)
+    result = call("plan", "-", stdin=yaml.safe_dump(changed("spec.agent", agent)))
+    (line,) = [line for line in result.output.splitlines() if line.startswith("# agent: ")]
+    assert ("not injected" in line, why in line) == (not injected, True)
+    assert ("initContainers" in result.output) is injected
+
+
 def test_a_wrong_variable_of_the_operator_ends_the_plan_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCHJOB_OPERATOR_COORDINATOR", "perhaps")
     result = call("plan", "-", stdin=yaml.safe_dump(GOOD))

@@ -138,6 +138,23 @@ class Reason(StrEnum):
     TEMPLATE_SCHEDULER_NAME = "SetPodTemplateSchedulerName"
 
 
+class AgentSource(StrEnum):
+    """What decides whether the operator puts the agent into a job's pods."""
+
+    JOB = "Job"
+    """`spec.agent.inject`."""
+    NAMESPACE = "Namespace"
+    """The label `LABEL_AGENT` of its namespace."""
+    OPERATOR = "Operator"
+    """The operator's setting."""
+    RUNNING_PODS = "RunningPods"
+    """Its pods that run: the others are like them."""
+    IMAGE = "Image"
+    """Its command names the agent, so its image has it."""
+    NO_EFFECT = "NoEffect"
+    """An agent would not train with the coordinator, or there is no image to take it from."""
+
+
 class LossCause(StrEnum):
     """Why a pod was lost: a closed set, because metrics carry it as a label."""
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import AgentSource
 from pytorchjob_operator.observed import AgentDefault, CoordinatorAccess, NamespaceState, Observed, Options, Pod
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import CreatePod
+from pytorchjob_operator.plan.writes import AgentUse, CreatePod
 from tests.factories import NOW, full_job, make_pod, make_template
 
 INJECT = Options(
@@ -23,10 +24,11 @@ def template(*command: str, **variables: str) -> dict[str, Any]:
 
 
 def injected(job: PyTorchJob, options: Options, *pods: Pod) -> set[bool]:
-    """Whether the pods that are created have the agent."""
+    """Whether the pods that are created have the agent; the plan says the same."""
     plan = make_plan(Observed(job, NOW, pods=pods, options=options))
+    assert plan.agent is not None
     created = [write.body["spec"] for write in plan.writes if isinstance(write, CreatePod)]
-    assert created
+    assert {bool(spec.get("initContainers")) for spec in created} == {plan.agent.injects}
     return {bool(spec.get("initContainers")) for spec in created}
 
 
@@ -34,36 +36,68 @@ TORCHRUN = template("torchrun", "train.py")
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "expected"),
+    ("job", "options", "expected", "source"),
     [
-        pytest.param(full_job(template=TORCHRUN), INJECT, True, id="torchrun"),
-        pytest.param(full_job(template=template()), INJECT, True, id="the image's own command"),
-        pytest.param(full_job(template=TORCHRUN), OFF, False, id="the setting is Off"),
-        pytest.param(full_job(template=TORCHRUN, agent={"inject": False}), INJECT, False, id="the job wants none"),
-        pytest.param(full_job(template=TORCHRUN, agent={"inject": True}), OFF, True, id="the job wants it"),
-        pytest.param(full_job(template=TORCHRUN, agent={"fenceSeconds": 60}), INJECT, True, id="other fields"),
+        pytest.param(full_job(template=TORCHRUN), INJECT, True, AgentSource.OPERATOR, id="torchrun"),
+        pytest.param(full_job(template=template()), INJECT, True, AgentSource.OPERATOR, id="the image's own command"),
+        pytest.param(full_job(template=TORCHRUN), OFF, False, AgentSource.OPERATOR, id="the setting is Off"),
+        pytest.param(
+            full_job(template=TORCHRUN, agent={"inject": False}),
+            INJECT,
+            False,
+            AgentSource.JOB,
+            id="the job wants none",
+        ),
+        pytest.param(
+            full_job(template=TORCHRUN, agent={"inject": True}), OFF, True, AgentSource.JOB, id="the job wants it"
+        ),
+        pytest.param(
+            full_job(template=TORCHRUN, agent={"fenceSeconds": 60}),
+            INJECT,
+            True,
+            AgentSource.OPERATOR,
+            id="other fields",
+        ),
         pytest.param(
             full_job(template=template("pytorchjob-agent", "run", "--", "x")),
             INJECT,
             False,
+            AgentSource.IMAGE,
             id="its image has the agent",
         ),
         pytest.param(
-            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "c10d"}), INJECT, True, id="v1's elastic jobs"
+            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "c10d"}),
+            INJECT,
+            True,
+            AgentSource.OPERATOR,
+            id="v1's elastic jobs",
         ),
         pytest.param(
-            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "etcd"}), INJECT, False, id="its own rendezvous"
+            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "etcd"}),
+            INJECT,
+            False,
+            AgentSource.NO_EFFECT,
+            id="its own rendezvous",
         ),
         pytest.param(
-            full_job(template=template("torchrun", PET_RDZV_BACKEND="etcd")), INJECT, False, id="the same in its env"
+            full_job(template=template("torchrun", PET_RDZV_BACKEND="etcd")),
+            INJECT,
+            False,
+            AgentSource.NO_EFFECT,
+            id="the same in its env",
         ),
         pytest.param(
-            full_job(template=TORCHRUN), Options(agent_default=AgentDefault.INJECT), False, id="no coordinator"
+            full_job(template=TORCHRUN),
+            Options(agent_default=AgentDefault.INJECT),
+            False,
+            AgentSource.NO_EFFECT,
+            id="no coordinator",
         ),
     ],
 )
-def test_who_gets_it(job: PyTorchJob, options: Options, expected: bool) -> None:
+def test_who_gets_it(job: PyTorchJob, options: Options, expected: bool, source: AgentSource) -> None:
     assert injected(job, options) == {expected}
+    assert make_plan(Observed(job, NOW, options=options)).agent == AgentUse(expected, source)
 
 
 def test_a_job_that_cannot_have_it_is_told_nothing() -> None:

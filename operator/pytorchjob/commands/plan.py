@@ -18,6 +18,7 @@ from pytorchjob_operator.terminal import say, visible_yaml
 if TYPE_CHECKING:
     from pytorchjob_operator.model import PyTorchJob
     from pytorchjob_operator.observed import Observed, Options
+    from pytorchjob_operator.plan.writes import AgentUse
 
 INVALID = 2
 """The exit status for a file or a command line that is wrong."""
@@ -49,9 +50,32 @@ def plan_documents(job: "PyTorchJob", options: "Options") -> Iterator[str]:
     from pytorchjob_operator.plan import make_plan
 
     seen = _first_seen(job, options)
-    yield f"# {job.metadata.name}: {make_plan(seen).reason}\n"
+    plan = make_plan(seen)
+    yield f"# {job.metadata.name}: {plan.reason}\n"
+    if plan.agent is not None:
+        yield f"# agent: {agent_words(plan.agent)}\n"
     for manifest in _manifests(seen):
         yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"
+
+
+def agent_words(use: "AgentUse") -> str:
+    """Return what the pods get, and why."""
+    from pytorchjob_operator.names import LABEL_AGENT, AgentSource
+
+    done = "injected" if use.injects else "not injected"
+    match use.source:
+        case AgentSource.JOB:
+            return f"{done}, by spec.agent.inject"
+        case AgentSource.NAMESPACE:
+            return f"{done}, by the label {LABEL_AGENT} of the namespace"
+        case AgentSource.OPERATOR:
+            return f"{done}, by the operator's setting: the job says nothing, and no namespace was read for its label"
+        case AgentSource.RUNNING_PODS:
+            return f"{done}, as in the pods that run"
+        case AgentSource.IMAGE:
+            return f"{done}: the command starts the image's own"
+        case AgentSource.NO_EFFECT:
+            return f"{done}: it would have no effect in these pods (docs/agent.md)"
 
 
 def planned(job: "PyTorchJob", options: "Options") -> "Iterator[dict[str, Any]]":

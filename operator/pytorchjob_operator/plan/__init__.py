@@ -82,8 +82,8 @@ def _evaluate(seen: Observed) -> Context:
     compared = replicas.compare(job, seen.pods)
     silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
     adopted = adoption.adopt(seen, compared)
-    asks_namespace = agent_default.asks(adopted, job, compared)
-    job = agent_default.apply(adopted, job, compared)
+    agent = agent_default.decide(adopted, job, compared)
+    job = agent.job
     roles = members.coordinated_roles(job, adopted.options)
     stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles))
     return Context(
@@ -100,7 +100,7 @@ def _evaluate(seen: Observed) -> Context:
         roles=roles,
         stage=stage,
         ledger=goodput.build_ledger(seen, stage),
-        asks_namespace=asks_namespace,
+        agent=agent,
     )
 
 
@@ -164,7 +164,8 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         wake_at=min((time for time in times if time is not None), default=None),
         reserved={} if result.phase in WITHOUT_PODS else context.reserves.nodes,
         nodes=context.silence.nodes,
-        namespace=context.asks_namespace,
+        agent=context.agent.use,
+        namespace=context.agent.asks,
     )
 
 

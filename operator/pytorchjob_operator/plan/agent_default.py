@@ -1,46 +1,56 @@
-"""Which jobs get the agent that do not mention it: by their namespace's label, else by the operator's setting, where it
-would have an effect.
+"""Which jobs get the agent: by their own field, else by their namespace's label, else by the operator's setting.
 
-The field of a job wins, also `inject: false`. A job whose pods run keeps to what they have: label and setting may
-change, and two groups of pods would never join. Nothing is reported of a job that cannot have the agent: nobody has
-asked for it.
+A job whose pods run keeps to what they have: label and setting may change, and two groups of pods would never join. A
+job that cannot have the agent and does not ask for it is told nothing.
 """
 
+from dataclasses import dataclass
+
 from pytorchjob_operator.model import AgentPolicy, PyTorchJob
+from pytorchjob_operator.names import AgentSource
 from pytorchjob_operator.observed import AgentDefault, Observed
 from pytorchjob_operator.plan import adoption
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.replicas import ReplicaComparison
+from pytorchjob_operator.plan.writes import AgentUse
 
 
-def apply(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> PyTorchJob:
-    """Return the job as it is, or with the agent injected."""
-    injects = _with_agent(seen, job)
-    return job if injects is None or not _wanted(seen, compared) else injects
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """Whether a job's pods get the agent."""
+
+    job: PyTorchJob
+    """As the other policies see it: with `spec.agent.inject` if its pods get the agent."""
+    use: AgentUse
+    asks: bool = False
+    """The choice needs the job's namespace, which has not been read."""
 
 
-def asks(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> bool:
-    """Return whether the decision needs the job's namespace, which has not been read."""
-    return seen.namespace is None and not adoption.unfinished(compared) and _with_agent(seen, job) is not None
-
-
-def _with_agent(seen: Observed, job: PyTorchJob) -> PyTorchJob | None:
-    """Return the job with the agent injected; None if it says itself what it wants, or cannot have it."""
-    policy = job.spec.agent or AgentPolicy()
-    if policy.inject is not None:
-        return None
-    changed = policy.model_copy(update={"inject": True})
-    injects = job.model_copy(update={"spec": job.spec.model_copy(update={"agent": changed})})
+def decide(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> AgentChoice:
+    """Choose, with the reason."""
+    policy, options = job.spec.agent or AgentPolicy(), seen.options
     templates = [spec.template for _, spec in job.spec.pytorch_replica_specs.items()]
-    if any(agent_variables.names_agent(template) for template in templates):
-        return None  # its image has the agent
-    can = all(agent_variables.injected(injects, template, seen.options) for template in templates)
-    return injects if can else None
+    injects = job.model_copy(
+        update={"spec": job.spec.model_copy(update={"agent": policy.model_copy(update={"inject": True})})}
+    )
+    if policy.inject is False:
+        return AgentChoice(job, AgentUse(False, AgentSource.JOB))
+    if policy.inject is None and any(agent_variables.names_agent(template) for template in templates):
+        return AgentChoice(job, AgentUse(False, AgentSource.IMAGE))
+    if not all(agent_variables.injected(injects, template, options) for template in templates):
+        return AgentChoice(job, AgentUse(False, AgentSource.NO_EFFECT))
+    if policy.inject:
+        return AgentChoice(job, AgentUse(True, AgentSource.JOB))
+    use = _use(seen, compared)
+    asks = seen.namespace is None and use.source is AgentSource.OPERATOR
+    return AgentChoice(injects if use.injects else job, use, asks)
 
 
-def _wanted(seen: Observed, compared: ReplicaComparison) -> bool:
-    """Return whether the pods that run have the agent; without any, what its namespace or the setting says."""
+def _use(seen: Observed, compared: ReplicaComparison) -> AgentUse:
+    """Choose for a job that says nothing."""
     if running := adoption.unfinished(compared):
-        return any(pod.injected for pod in running)
+        return AgentUse(any(pod.injected for pod in running), AgentSource.RUNNING_PODS)
     label = None if seen.namespace is None else seen.namespace.agent
-    return (label or seen.options.agent_default) is AgentDefault.INJECT
+    if label is not None:
+        return AgentUse(label is AgentDefault.INJECT, AgentSource.NAMESPACE)
+    return AgentUse(seen.options.agent_default is AgentDefault.INJECT, AgentSource.OPERATOR)

@@ -8,6 +8,7 @@ from pytorchjob_operator.goodput.ledger import JobStage, Ledger
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
+from pytorchjob_operator.plan.agent_default import AgentChoice
 from pytorchjob_operator.plan.outcome import Counts
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
@@ -54,8 +55,7 @@ class Context:
     """What the job does, by its pods alone."""
     ledger: Ledger
     """The job's time by class, up to this pass."""
-    asks_namespace: bool = False
-    """The decision about the agent needs the job's namespace, which has not been read."""
+    agent: AgentChoice
 
     @property
     def creatable(self) -> list[Replica]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.model import JobStatus
-from pytorchjob_operator.names import ChildKind, EventType, LossCause
+from pytorchjob_operator.names import AgentSource, ChildKind, EventType, LossCause
 from pytorchjob_operator.observed import ReportedEvent
 
 Body = Mapping[str, Any]
@@ -91,6 +91,14 @@ class Event:
     type: EventType = EventType.NORMAL
 
 
+@dataclass(frozen=True, slots=True)
+class AgentUse:
+    """Whether the operator puts the agent into a job's pods, and what decides it."""
+
+    injects: bool
+    source: AgentSource
+
+
 @dataclass(frozen=True)
 class Plan:
     """One decision about one job."""
@@ -119,6 +127,8 @@ class Plan:
     """The node that the next pod of a missing replica prefers, by the pod's name; the next observation contains it."""
     nodes: frozenset[str] = frozenset()
     """Names of nodes whose state is missing in the observation: plan again with it."""
+    agent: AgentUse | None = None
+    """None: the job has ended, or is not ours."""
     namespace: bool = False
     """The state of the job's namespace is missing in the observation: plan again with it."""
 
