@@ -636,3 +636,47 @@ def test_what_fails_because_a_member_did_not_agree_on_the_round_costs_nothing() 
     job.says(0, Join(20000, agreed))
     job.says(1, Join(20001, agreed))
     assert (job.runs, job.state.restarts) == (True, 1)
+
+
+def begun_after(seconds: int, job: Job) -> Job:
+    """The round has taken so long to show its first step; 0: it shows none."""
+    if seconds:
+        job.passes(seconds)
+        job.passes(1, step=1)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("cost", "waits"),
+    [
+        pytest.param(0, 1, id="what a round costs is unknown"),
+        pytest.param(20, 20, id="a round takes 20 s to begin"),
+        pytest.param(300, 60, id="a round takes long to begin"),
+    ],
+)
+def test_a_round_gathers_newcomers_for_as_long_as_a_round_takes_to_begin(cost: int, waits: int) -> None:
+    job = Job(4, min_members=1)
+    job.waits(0, 1)
+    job.passes(31)
+    job = begun_after(cost, job)
+    assert job.runs
+    job.waits(2)
+    assert abs(until_restart(job) - waits) <= 2
+
+
+def test_a_round_does_not_gather_once_all_have_come() -> None:
+    job = Job(3, min_members=1)
+    job.waits(0, 1)
+    job.passes(31)
+    job = begun_after(20, job)
+    job.waits(2)
+    assert until_restart(job) <= 1
+
+
+def until_restart(job: Job) -> float:
+    """Return the seconds until the round restarts."""
+    for second in range(90):
+        if job.heard(0).kind == "restart":
+            return second
+        job.passes(1)
+    raise AssertionError("no restart within 90 s")

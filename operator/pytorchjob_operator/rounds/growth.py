@@ -11,8 +11,9 @@ from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, Round, SavePace
 
-GROW_SECONDS = 1.0
-"""How long a round that can grow waits for more new members after the first one."""
+GROW_SECONDS, _MOST_GROW_SECONDS = 1.0, 60.0
+"""How long a round that can grow waits for more new members after the first one: as long as a round takes to begin, so
+that two restarts become one where they cost much; at least and at most."""
 SAVE_SETTLES = 2.0
 """Seconds after a save in which other ranks may end theirs."""
 MOST_SECONDS = 1800.0
@@ -37,7 +38,8 @@ def newcomers(transition: Transition, phase: Running) -> list[str]:
     state, round_ = transition.state, phase.round
     if phase.growing_since is None:
         return []
-    if transition.now - phase.growing_since < GROW_SECONDS and _more_may_come(transition, round_):
+    gathers = min(max(state.round_cost, GROW_SECONDS), _MOST_GROW_SECONDS)
+    if transition.now - phase.growing_since < gathers and _more_may_come(transition, round_):
         return []
     new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
     if not new or len(round_.ranks) >= state.policy.max_members:

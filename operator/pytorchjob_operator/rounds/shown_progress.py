@@ -1,4 +1,4 @@
-"""What a heartbeat shows of a training: people see it, and no decision depends on it, except on the first step."""
+"""What a heartbeat shows of a training, for people. Decisions depend on the first step alone, and on when it came."""
 
 from dataclasses import replace
 
@@ -23,6 +23,8 @@ def record(transition: Transition, message: Heartbeat) -> None:
         round_ = replace(round_, first_step=message.step)
     if not round_.shows and _shows(message):
         round_ = replace(round_, shows=True)
+        if not round_.adopted:
+            transition.state = replace(transition.state, round_cost=transition.now - round_.started_at)
     if round_ is not phase.round:
         transition.update(replace(phase, round=round_))
 

@@ -69,6 +69,8 @@ class JobState:
     """When the workers were last asked to save while training continues."""
     save_pace: SavePace | None = None
     """How the script saves by itself. None: no such save was seen."""
+    round_cost: float = 0.0
+    """Seconds from the start of a round until its members showed progress, as last measured. 0: unknown."""
     own_times: RoundTimes = field(default_factory=RoundTimes)
     """What the workers spend outside collectives, in one round."""
 
