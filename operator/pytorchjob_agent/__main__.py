@@ -36,8 +36,7 @@ no such worker here.
 
 pytorchjob-agent install DIR
 
-Copies the agent into a folder. With the folder in PYTHONPATH, Python finds the agent, and torchrun its
-rendezvous by the entry point.
+Copies the agent into a folder. With the folder in PYTHONPATH, Python finds the agent.
 
 environment:
   {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it exists)

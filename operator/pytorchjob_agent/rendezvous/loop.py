@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from math import inf
 from typing import Any, assert_never
@@ -41,6 +41,8 @@ from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import warm
 
 _KILL_SECONDS = 10
+_UNKILLED_SECONDS = 60.0
+"""How long the kernel may take to end killed processes."""
 _SPARE_SECONDS = 5.0
 """Of the grace period, what is kept for the end of the agent itself."""
 _DUMP_SECONDS = 1.0
@@ -117,6 +119,8 @@ class ElasticAgent(LocalElasticAgent):
                 return self._end(TerminationMessage(ExitReason.FENCED, ExitCode.FENCED, message=reason))
             case waiting.NotReached(why, reason):
                 return self._end(TerminationMessage(why, ExitCode.RENDEZVOUS, message=reason))
+            case waiting.Unfit(reason):
+                return self._end(TerminationMessage(ExitReason.DEVICE_FAILED, ExitCode.PREFLIGHT, message=reason))
 
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
@@ -124,6 +128,8 @@ class ElasticAgent(LocalElasticAgent):
         self._workers.close()  # its progress counts for no other round
         self._membership.extensions.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
+        if self._unkilled():
+            reports = self._await_killed(reports)
         while True:
             try:
                 self._membership.next_round(*reports, by_members=by_members, caused=caused)
@@ -139,6 +145,32 @@ class ElasticAgent(LocalElasticAgent):
                 reports, caused = (failed,), False
         self._initialize_workers(group)
         self._wakeup.handle_signals()
+
+    def _unkilled(self) -> list[int]:
+        """Return the processes of the last workers that have not ended; none before the first round."""
+        return processes.living_below(processes.top(), self._kept()) if self._rounds > 1 else []
+
+    def _kept(self) -> Collection[int]:
+        """Return the processes that outlive a round: this one, and the fork server."""
+        server = self._tools.server
+        return {os.getpid(), *(server.pids() if server is not None else ())}
+
+    def _await_killed(self, reports: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Wait until they have ended, and return the reports that are not sent yet. Raises NoRoundError.
+
+        The kernel ends no process while a device does not answer it. Until then the process has that device's memory,
+        so new workers would fail, or find less of it.
+        """
+        for report in reports:
+            self._membership.client.send(report)
+        say(f"killed processes have not ended: {self._unkilled()}; the next workers wait for that")
+        until = time.monotonic() + _UNKILLED_SECONDS
+        while (left := self._unkilled()) and not self._is_leaving():
+            if time.monotonic() > until:
+                words = f"killed processes have not ended within {_UNKILLED_SECONDS:.0f} s: {left}"
+                raise NoRoundError(waiting.Unfit(f"{words}; the kernel waits for a device, or for storage"))
+            time.sleep(_BUSY_SECONDS)
+        return ()
 
     def _assigned(self) -> Assigned:
         assigned = self._membership.assigned
@@ -366,8 +398,7 @@ class ElasticAgent(LocalElasticAgent):
         self._pcontext = context
         if context is not None:
             context.close(signal.SIGKILL, _KILL_SECONDS)
-        server = self._tools.server
-        processes.kill_below(os.getpid(), keep=server.pids() if server is not None else ())
+        processes.kill_below(processes.top(), keep=self._kept())
         if self._tools.logs is not None:
             self._tools.logs.close()
 

@@ -119,7 +119,7 @@ class Membership:
                     self._join_again(reports, step, now)
                 case waiting.Offer() if self._offer(port):
                     pass
-                case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.NotReached():
+                case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.NotReached() | waiting.Unfit():
                     raise NoRoundError(step)
                 case _:
                     step = waiting.keep_waiting(state, known)

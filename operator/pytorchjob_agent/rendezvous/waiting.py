@@ -113,7 +113,14 @@ class NotReached:
     reason: str
 
 
-End = Stopped | Fenced | Leaving | NotReached
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """This pod can train no more, and no other one on this node."""
+
+    reason: str
+
+
+End = Stopped | Fenced | Leaving | NotReached | Unfit
 Step = Begin | JoinAgain | Offer | Agree | KeepWaiting | End
 
 

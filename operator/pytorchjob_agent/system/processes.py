@@ -29,6 +29,20 @@ def follow_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+_adopter: int | None = None
+
+
+def be_adopted(parent: int) -> None:
+    """Note that this parent adopts orphans, and has no other children than this process and them."""
+    global _adopter
+    _adopter = parent
+
+
+def top() -> int:
+    """Return the process below which all is that this one and its children have started, also if a child has died."""
+    return _adopter if _adopter == os.getppid() else os.getpid()
+
+
 def reap() -> dict[int, int]:
     """Collect every child that has ended; return its return code by pid (negative: the signal)."""
     ended: dict[int, int] = {}
@@ -83,7 +97,7 @@ def kill_below(root: int, timeout: float = 5.0, keep: Collection[int] | None = N
     collect = reap if keep is None else dict
     ended: dict[int, int] = collect()
     deadline = time.monotonic() + timeout
-    while (pids := _living(root, keep)) and time.monotonic() < deadline:
+    while (pids := living_below(root, keep)) and time.monotonic() < deadline:
         for pid in pids:
             _kill(pid)
         time.sleep(0.005)
@@ -91,7 +105,8 @@ def kill_below(root: int, timeout: float = 5.0, keep: Collection[int] | None = N
     return ended
 
 
-def _living(root: int, keep: Collection[int] | None) -> list[int]:
+def living_below(root: int, keep: Collection[int] | None) -> list[int]:
+    """Return the descendants of `root` that are left; with `keep`, those that are neither kept nor zombies."""
     pids = descendants(root)
     return pids if keep is None else [pid for pid in pids if pid not in keep and is_alive(pid)]
 

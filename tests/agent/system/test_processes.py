@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pytorchjob_agent.system import processes
 from tests.waiting import until
 
@@ -57,3 +59,14 @@ def test_a_zombie_lives_until_its_last_thread_has_ended() -> None:
         until(lambda: not processes.is_alive(child.pid))
         assert child.wait() == -signal.SIGKILL
     assert not processes.is_alive(child.pid)
+
+
+@pytest.mark.parametrize(("noted", "found"), [("os.getppid()", "parent"), ("1", "itself"), ("None", "itself")])
+def test_only_a_parent_that_adopts_counts_as_the_top(noted: str, found: str) -> None:
+    """Any other process has children that are none of ours: after the parent's death it is the machine's first one."""
+    note = "" if noted == "None" else f"processes.be_adopted({noted});"
+    code = f"import os; from pytorchjob_agent.system import processes; {note} print(processes.top(), os.getpid())"
+    env = os.environ | {"PYTHONPATH": "operator"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    top, own = map(int, done.stdout.split())
+    assert top == {"parent": os.getpid(), "itself": own}[found]
