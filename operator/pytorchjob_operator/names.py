@@ -132,6 +132,7 @@ class Reason(StrEnum):
     FAILED_DELETE = "FailedDelete"
     EXITED = "ExitedWithCode"
     AGENT_UNAVAILABLE = "AgentUnavailable"
+    AGENT_ABSENT = "AgentAbsent"
     DURABLE_NOT_MOUNTED = "DurableDirectoryNotMounted"
     CRASH_LOOP = "CrashLoop"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"

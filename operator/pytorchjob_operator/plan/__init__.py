@@ -18,6 +18,7 @@ from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
+    absent_agents,
     adoption,
     agent_default,
     autoscaler,
@@ -151,7 +152,8 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     events_of_pods = pod_events.decide(context, result)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
     later = (*context.postponed.values(), *context.reserves.held.values(), context.reserves.next_try)
-    times = (put_off, ends, context.silence.check_at, coordinator.next_check(context), *checks, *later)
+    agents = absent_agents.next_check(context)
+    times = (put_off, ends, agents, context.silence.check_at, coordinator.next_check(context), *checks, *later)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,

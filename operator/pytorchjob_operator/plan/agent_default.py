@@ -4,26 +4,14 @@ A job whose pods run keeps to what they have: label and setting may change, and 
 job that cannot have the agent and does not ask for it is told nothing.
 """
 
-from dataclasses import dataclass
-
 from pytorchjob_operator.model import AgentPolicy, PyTorchJob
 from pytorchjob_operator.names import AgentSource
 from pytorchjob_operator.observed import AgentDefault, Observed
 from pytorchjob_operator.plan import adoption
+from pytorchjob_operator.plan.context import AgentChoice
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.writes import AgentUse
-
-
-@dataclass(frozen=True, slots=True)
-class AgentChoice:
-    """Whether a job's pods get the agent."""
-
-    job: PyTorchJob
-    """As the other policies see it: with `spec.agent.inject` if its pods get the agent."""
-    use: AgentUse
-    asks: bool = False
-    """The choice needs the job's namespace, which has not been read."""
 
 
 def decide(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> AgentChoice:

@@ -8,11 +8,11 @@ from pytorchjob_operator.goodput.ledger import JobStage, Ledger
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
-from pytorchjob_operator.plan.agent_default import AgentChoice
 from pytorchjob_operator.plan.outcome import Counts
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
 from pytorchjob_operator.plan.silent_pods import Silence
+from pytorchjob_operator.plan.writes import AgentUse
 from pytorchjob_operator.problem import Crash
 
 
@@ -30,6 +30,17 @@ class Reserves:
     """The node that the next pod of a missing replica prefers, by the pod's name."""
     next_try: datetime | None = None
     """When a reserve pod that was refused may be created again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """Whether a job's pods get the agent."""
+
+    job: PyTorchJob
+    """As the other policies see it: with `spec.agent.inject` if its pods get the agent."""
+    use: AgentUse
+    asks: bool = False
+    """The choice needs the job's namespace, which has not been read."""
 
 
 @dataclass(frozen=True, slots=True)

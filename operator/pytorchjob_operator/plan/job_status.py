@@ -21,6 +21,7 @@ from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import Pod, PodProblem, Refusal
 from pytorchjob_operator.plan import (
+    absent_agents,
     autoscaler,
     checkpoint_memory,
     columns,
@@ -178,6 +179,7 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
         autoscaler.problem(context.job, unserved)
         or network_policy.problem(context.job, unserved)
         or agent_variables.problem(context.job, context.seen.options)
+        or absent_agents.problem(context)
         or checkpoint_memory.problem(context.job)
         or reserves.problem(context.job, context.seen.options)
     )
