@@ -21,7 +21,7 @@ from tests.lanes.results import Results
 from tests.lanes.running import Runner
 
 OUT = Path("out/test")
-_INTERRUPTED = 130
+_INTERRUPTED, _USAGE = 130, 2
 _CENSUS_SECONDS = 300
 
 
@@ -29,7 +29,10 @@ def main(arguments: list[str], env: Mapping[str, str]) -> int:
     """Run what can run; return the exit code."""
     # A shell that starts this in the background has it ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    long = "--long" in arguments
+    long = arguments == ["--long"]
+    if arguments and not long:
+        show(str(__doc__))
+        return 0 if arguments[0] in ("-h", "--help") else _USAGE
     strict = env.get("STRICT") == "1"
     OUT.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
