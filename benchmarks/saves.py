@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import restores
+from benchmarks import restores, transfers
 from benchmarks.processes import exact_cpu_seconds
 from benchmarks.steady import family
 from benchmarks.table import Row, load, ratio, spread
@@ -213,6 +213,19 @@ def _read_slowly(size: int) -> float:
     return time.monotonic() - began
 
 
+def _moved(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """A save of 1 GB between two processes, by the agents' requests and by a plain socket, in turns."""
+    plain, fetched, sent = zip(
+        *((transfers.plain(), transfers.fetched(), transfers.sent()) for _ in range(repeat)), strict=True
+    )
+    return [
+        Row(f"a save of 1 GB {what}, over loopback with TLS", spread(ours),
+            f"{spread(plain)} a plain socket, one connection, the same checksum", ratio(ours, plain), "<= 1.43 x",
+            *notes, {"ours": [*ours], "plain": [*plain]})
+        for what, ours in (("is restored from a peer", fetched), ("is copied to a peer without a limit", sent))
+    ]  # fmt: skip
+
+
 def _steady(repeat: int, notes: tuple[str, str]) -> list[Row]:
     """Three members, a save of 100 MB every 10 s: the agents' CPU, and the speed of the training."""
     idle, kept, plain, costs = [], [], [], []
@@ -404,6 +417,7 @@ PARTS = {
     "script": _seen_by_the_script,
     "losses": _lost_pods,
     "restore": _restored,
+    "moved": _moved,
     "steady": _steady,
     "budgets": _budgets,
     "staged": _staged,

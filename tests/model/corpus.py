@@ -213,6 +213,8 @@ BAD_AGENTS = (
         f"{_AGENT}.checkpoint.memory"),
     _at("more copies than pods need", f"{_AGENT}.checkpoint", {"directory": "/c", "memory": "1Gi", "copies": 4},
         f"{_AGENT}.checkpoint.copies"),
+    _at("copies at no rate", _CHECKPOINT, {**_MEMORY, "copyRate": "0"}, f"{_CHECKPOINT}.copyRate"),
+    _at("copies at a rate in words", _CHECKPOINT, {**_MEMORY, "copyRate": "2GB/s"}, f"{_CHECKPOINT}.copyRate"),
     _at("durable checkpoints in memory", _CHECKPOINT, {**_MEMORY, "durable": {"directory": "/c/durable"}},
         f"{_CHECKPOINT}.durable.directory"),
     _at("durable checkpoints above the memory", _CHECKPOINT,
@@ -291,7 +293,7 @@ GOOD: dict[str, Job] = {
     "every field of the agent": changed(elastic(), {_AGENT: {
         "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
         "fenceSeconds": 60, "networkPolicy": True, "caches": False, "reservePods": 2,
-        "checkpoint": {"directory": "/data/check-points", "memory": "8Gi", "copies": 2,
+        "checkpoint": {"directory": "/data/check-points", "memory": "8Gi", "copies": 2, "copyRate": "2G",
                        "durable": {"directory": "/data/check-points-2", "intervalSeconds": 1800}},
         "preflight": "Fail",
         "hang": {"progressSeconds": 0, "firstProgressSeconds": 600, "idleSeconds": 60, "logRules": [

@@ -10,9 +10,9 @@ from pytorchjob_agent.contract.cache_rules import CACHES, CacheRules
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules, DurableRules
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_operator.model import ConditionType, PyTorchJob
+from pytorchjob_operator.model import CheckpointMemory, ConditionType, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options
-from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan import checkpoint_memory, make_plan
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
@@ -315,6 +315,8 @@ def test_memory_for_checkpoints_is_mounted_in_the_main_container() -> None:
     assert "volumeMounts" not in side
     rules = CheckpointRules.from_env({each["name"]: each["value"] for each in main["env"] if "value" in each})
     assert rules == CheckpointRules("/checkpoints", 8 * 2**30, 1)
+    fast = checkpoint_memory.rules(CheckpointMemory.model_validate({**CHECKPOINT, "copyRate": "2G"}))
+    assert (fast.copy_rate, rules.copy_rate) == (2 * 10**9, 200 * 10**6)
     node = {"name": "PYTORCHJOB_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     assert node in main["env"]
 

@@ -10,19 +10,18 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.caches import listing
 from pytorchjob_agent.caches.directory import CacheFolder
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
+from pytorchjob_agent.exchange.checksum import Checksum
 from pytorchjob_agent.exchange.file_list import HeldFile
 from pytorchjob_agent.exchange.files import make_parent, open_file, open_for_writing
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.server import PeerServer
 from pytorchjob_agent.exchange.wire import (
-    CALL_SECONDS,
     PeerConnection,
     PeerRefusedError,
     TransferPace,
@@ -30,6 +29,7 @@ from pytorchjob_agent.exchange.wire import (
 )
 
 _CHUNK = 1 << 20
+_BYTES_PER_SECOND = 200e6
 _SPARE = 2
 """How many times the size of the caches the disk must have free."""
 
@@ -47,7 +47,7 @@ class CacheServer(PeerServer):
             raise PeerRefusedError("the caches here are of other versions, devices or another image")
         files = self._folder.offer(time.time_ns(), open_for_writing(self._folder.root, os.getpid()))
         connection.reply({"files": listing.to_json(files)})
-        pace = TransferPace()
+        pace = TransferPace(_BYTES_PER_SECOND)
         for place in connection.read_places(len(files)):
             _send_file(connection, self._folder.root, (place, files[place]), pace)
 
@@ -56,23 +56,23 @@ def _send_file(connection: PeerConnection, root: Path, offered: tuple[int, Cache
     """Send the checksum, then the bytes. A file that has changed since it was offered is passed over."""
     place, file = offered
     checksum = None if file.link else _checksum(root / file.path, file)
-    connection.reply({"place": place, "sha256": checksum, "gone": checksum is None and not file.link})
+    connection.reply({"place": place, "checksum": checksum, "gone": checksum is None and not file.link})
     if checksum is not None:
         connection.send_file(root / file.path, file.size, pace)
 
 
 def _checksum(path: Path, file: CachedFile) -> str | None:
-    digest = sha256()
+    checksum = Checksum()
     try:
         with open_file(path) as data:
             found = os.fstat(data.fileno())
             if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
                 return None
             while chunk := data.read(_CHUNK):
-                digest.update(chunk)
+                checksum.update(chunk)
     except OSError:
         return None
-    return digest.hexdigest()
+    return checksum.text()
 
 
 class Fetch:
@@ -98,7 +98,7 @@ class Fetch:
         """Fetch all that this folder lacks. Raises PeerRefusedError with the reason, and OSError."""
         if self._ended:
             return
-        self._sock = self._keys.as_client(socket.create_connection(peer, timeout=CALL_SECONDS))
+        self._sock = self._keys.connect(*peer)
         connection = PeerConnection(self._sock, self._keys.secret)
         try:
             with refusing_nonsense():
@@ -160,7 +160,7 @@ class _Arrival:
         if file.link:
             os.symlink(file.link, target)
         elif not header.get("gone"):
-            connection.receive_file(target, HeldFile(file.path, file.size, file.mtime_ns, str(header.get("sha256"))))
+            connection.receive_file(target, HeldFile(file.path, file.size, file.mtime_ns, str(header.get("checksum"))))
         return not header.get("gone")
 
     def _finish(self, unit: str, arrived: list[CachedFile], *, whole: bool) -> None:

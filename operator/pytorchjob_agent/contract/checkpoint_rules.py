@@ -16,6 +16,8 @@ FENCE_FOLDER = ".pytorchjob-fence"
 CHECKPOINT = "PYTORCHJOB_CHECKPOINT"
 _MARKER = re.compile(r"__(\d+)_(\d+)\.whole")
 DEFAULT_COPIES, MOST_COPIES = 1, 3
+DEFAULT_COPY_RATE = 200_000_000
+"""Bytes per second that a pod sends to other pods, or to durable storage, while its workers train."""
 DEFAULT_INTERVAL, LONGEST_INTERVAL = 600, 30 * 86_400
 """Seconds between two copies to the durable directory."""
 _MOST_BYTES = 2**50
@@ -58,6 +60,8 @@ class CheckpointRules:
     """How many other members keep a copy of each save. 0: none."""
     durable: DurableRules | None = None
     """Where the newest save goes now and then. None: memory alone keeps the saves."""
+    copy_rate: int = DEFAULT_COPY_RATE
+    """Bytes per second of the copies to other members while workers train, and of those to durable storage."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self | None:
@@ -73,13 +77,22 @@ class CheckpointRules:
         if memory is None:
             raise ContractError(f"{CHECKPOINT}: memory: expected a number of bytes")
         copies = fields.number("copies", 0, MOST_COPIES, f"a number from 0 to {MOST_COPIES}")
+        rate = fields.number("copyRate", 1, _MOST_BYTES, "a number of bytes per second")
         found = fields.value("durable")
         durable = None if found is None else DurableRules.from_object(found, directory)
-        return cls(directory, int(memory), DEFAULT_COPIES if copies is None else int(copies), durable)
+        return cls(
+            directory,
+            int(memory),
+            DEFAULT_COPIES if copies is None else int(copies),
+            durable,
+            DEFAULT_COPY_RATE if rate is None else int(rate),
+        )
 
     def to_json(self) -> str:
         """Return what `from_json` reads."""
         data: dict[str, object] = {"directory": self.directory, "memory": self.memory, "copies": self.copies}
+        if self.copy_rate != DEFAULT_COPY_RATE:
+            data["copyRate"] = self.copy_rate
         if self.durable is not None:
             data["durable"] = self.durable.to_object()
         return json.dumps(data, separators=(",", ":"))

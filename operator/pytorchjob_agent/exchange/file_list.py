@@ -20,8 +20,8 @@ class HeldFile:
     """Below the checkpoint directory, with slashes."""
     size: int
     mtime_ns: int
-    sha256: str
-    """64 hexadecimal digits; empty for a link."""
+    checksum: str
+    """As in `checksum`: 64 hexadecimal digits. Empty for a link."""
     link: str = ""
     """The target of a symbolic link, which stays within the directory."""
 

@@ -19,6 +19,7 @@ from typing import cast
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, member_name, rank_of
 from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.exchange.wire import CALL_SECONDS
 
 _making = threading.Lock()
 _BEGIN = "-----BEGIN CERTIFICATE-----"
@@ -41,6 +42,15 @@ class RoundKeys:
     def of(cls, assigned: Assigned) -> "RoundKeys":
         """Return the keys that an assignment carries."""
         return cls(assigned.secret, assigned.certificate, assigned.round, assigned.rank)
+
+    def connect(self, host: str, port: int, rank: int | None = None) -> socket.socket:
+        """Return a connection to a member; `rank`: whom to expect, None: any. Raises OSError as `as_client` does."""
+        sock = socket.create_connection((host, port), timeout=CALL_SECONDS)
+        try:
+            return self.as_client(sock, rank)
+        except BaseException:
+            sock.close()
+            raise
 
     def as_client(self, sock: socket.socket, rank: int | None = None) -> socket.socket:
         """Return the connection to use after `connect`; `rank`: whom to expect, None: any member.

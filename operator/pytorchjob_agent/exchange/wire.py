@@ -6,17 +6,19 @@ them with the secret of the round. Each answer has an HMAC too. Files have none:
 
 import hmac
 import json
+import math
 import os
 import shutil
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from pytorchjob_agent.exchange.checksum import Checksum, count_of
 from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile, ManifestError
 
 CALL_SECONDS = 10.0
@@ -24,8 +26,10 @@ CALL_SECONDS = 10.0
 LINE_LIMIT = 2 * MOST_BYTES + 65_536
 PATIENCE = b" "
 """What a server that is busy sends before its answer, so that the client goes on waiting: JSON may begin with it."""
-_CHUNK = 1 << 20
+_CHUNK, _LINE_CHUNK = 1 << 20, 1 << 16
 _NONCE_BYTES = 16
+_CREDIT_SECONDS = 0.1
+"""How much lost time a sender makes up for."""
 
 
 class PeerRefusedError(Exception):
@@ -43,17 +47,25 @@ def refusing_nonsense() -> Iterator[None]:
         raise PeerRefusedError(f"the peer sent what no member sends: {error!r:.120}") from error
 
 
-@dataclass(frozen=True, slots=True)
 class TransferPace:
-    """How fast files are sent."""
+    """How fast the threads that share it send files together."""
 
-    bytes_per_second: float = 200e6
+    def __init__(self, bytes_per_second: float) -> None:
+        """Begin; math.inf: as fast as it goes."""
+        self.bytes_per_second = bytes_per_second
+        self._lock, self._free_at = threading.Lock(), 0.0
 
-    def wait(self, sent: int, since: float) -> None:
-        """Sleep until this many bytes are allowed since the start, in monotonic seconds."""
-        ahead = sent / self.bytes_per_second - (time.monotonic() - since)
+    def wait(self, count: int) -> None:
+        """Sleep for as long as these bytes may take; what was slower a moment ago is made up for."""
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now - _CREDIT_SECONDS) + count / self.bytes_per_second
+            ahead = self._free_at - now
         if ahead > 0:
             time.sleep(ahead)
+
+
+UNLIMITED = TransferPace(math.inf)
 
 
 class Challenge:
@@ -84,7 +96,8 @@ class PeerConnection:
         """Take over a connected socket; a server has the nonces of the `Challenge`."""
         sock.settimeout(CALL_SECONDS)
         self._sock, self._secret, self._nonces = sock, secret, nonces
-        self._stream: BinaryIO = sock.makefile("rb")
+        self._rest = bytearray()
+        """What was received behind the last line."""
         self.sender: int | None = None
         """As a server: the rank that the client has proved. None: none."""
         self.goes_on: Callable[[], bool] = lambda: True
@@ -108,30 +121,49 @@ class PeerConnection:
 
     def send_file(self, path: Path, size: int, pace: TransferPace) -> None:
         """Send a file's bytes, not faster than the pace."""
-        started, sent = time.monotonic(), 0
         with path.open("rb") as file:
-            while sent < size:
-                data = file.read(min(_CHUNK, size - sent))
+            while size:
+                data = file.read(min(_CHUNK, size))
                 if not data:
                     raise PeerRefusedError("the script has replaced the file meanwhile")
                 self._sock.sendall(data)
-                sent += len(data)
-                pace.wait(sent, started)
+                size -= len(data)
+                pace.wait(len(data))
+
+    def send_piece(self, path: Path, at: tuple[int, int], pace: TransferPace) -> None:
+        """Send the bytes of a file from an offset, as many as these; not faster than the pace."""
+        offset, size = at
+        with path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), size, offset)
+        if len(data) != size:
+            raise PeerRefusedError("the script has replaced the file meanwhile")
+        self._sock.sendall(data)
+        pace.wait(size)
+
+    def receive_piece(self, path: str, into: memoryview) -> None:
+        """Receive as many bytes as fit; `path` names the file in errors."""
+        if not self.goes_on():
+            raise PeerRefusedError("the round has ended")
+        got = min(len(self._rest), len(into))
+        into[:got] = self._rest[:got]
+        del self._rest[:got]
+        while got < len(into):
+            count = self._sock.recv_into(into[got:])
+            if not count:
+                raise PeerRefusedError(f"{path}: the peer sent {len(into) - got} bytes less than announced")
+            got += count
 
     def receive_file(self, path: Path, file: HeldFile) -> None:
         """Write as many bytes as the manifest has for this file, and compare the checksum."""
-        digest, left = sha256(), file.size
+        checksum, left, buffer = Checksum(), file.size, memoryview(bytearray(_CHUNK))
         with path.open("wb") as out:
             while left:
-                data = self._stream.read(min(_CHUNK, left))
-                if not data:
-                    raise PeerRefusedError(f"{file.path}: the peer sent {left} bytes less than announced")
-                if not self.goes_on():
-                    raise PeerRefusedError("the round has ended")
-                digest.update(data)
+                data = buffer[: min(_CHUNK, left)]
+                self.receive_piece(file.path, data)
+                checksum.update(data)
                 out.write(data)
                 left -= len(data)
-        if digest.hexdigest() != file.sha256:
+        if checksum.text() != file.checksum:
             raise PeerRefusedError(f"{file.path}: the checksum is not the announced one")
         os.utime(path, ns=(file.mtime_ns, file.mtime_ns))
 
@@ -143,18 +175,41 @@ class PeerConnection:
         """Return which files the other side needs."""
         return places(self._read(), most)
 
+    def write_pieces(self, pieces: Sequence[tuple[int, int]]) -> None:
+        """Send which pieces come next, or are needed next: each by its file's place and its number. None: the end."""
+        self._write({"pieces": pieces})
+
+    def read_pieces(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the pieces that come next, or that the other side needs next, of files with these sizes."""
+        found = self._read().get("pieces")
+        if not isinstance(found, list) or not all(_is_piece(piece, sizes) for piece in found):
+            raise PeerRefusedError("the peer names pieces that the files do not have")
+        return [(place, number) for place, number in found]
+
+    def end(self) -> None:
+        """Let a thread that waits for the other side wait no longer."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close the connection."""
-        self._stream.close()
         self._sock.close()
 
     def _write(self, values: dict[str, Any]) -> None:
         self._sock.sendall(_line(values))
 
     def _read(self) -> dict[str, Any]:
-        line = self._stream.readline(LINE_LIMIT)
-        if not line.endswith(b"\n"):
-            raise PeerRefusedError("the peer sent no whole line within the limit")
+        searched = 0
+        while (end := self._rest.find(b"\n", searched)) < 0:
+            searched = len(self._rest)
+            data = self._sock.recv(_LINE_CHUNK) if searched < LINE_LIMIT else b""
+            if not data and not searched:
+                raise ConnectionResetError("the peer has left")
+            if not data:
+                raise PeerRefusedError("the peer sent no whole line within the limit")
+            self._rest += data
+        line = bytes(self._rest[: end + 1])
+        del self._rest[: end + 1]
         return _object(line)
 
 
@@ -199,6 +254,12 @@ def places(values: dict[str, Any], most: int) -> list[int]:
     if not isinstance(found, list) or not all(type(place) is int and 0 <= place < most for place in found):
         raise PeerRefusedError("the peer asks for files that the save does not have")
     return found
+
+
+def _is_piece(piece: Any, sizes: Sequence[int]) -> bool:
+    """Return whether this names a piece of one of these files."""
+    whole = isinstance(piece, list) and len(piece) == 2 and all(type(part) is int and part >= 0 for part in piece)
+    return whole and piece[0] < len(sizes) and piece[1] < count_of(sizes[piece[0]])
 
 
 def copy_file(source: Path, target: Path, file: HeldFile) -> None:

@@ -55,9 +55,15 @@ class Drain:
     """Copies the saves of one agent."""
 
     def __init__(
-        self, held: HeldSaves, durable: DurableSaves, interval: float, patience: Patience = Patience()
+        self,
+        held: HeldSaves,
+        durable: DurableSaves,
+        interval: float,
+        pace: TransferPace,
+        patience: Patience = Patience(),
     ) -> None:
         """Start the thread, without a round; `interval` in seconds."""
+        self._pace = pace
         self._held, self._durable, self._interval, self._patience = held, durable, interval, patience
         self._round: RoundOfDrains | None = None
         self._entered: RoundOfDrains | None = None
@@ -216,12 +222,8 @@ class Drain:
         return self._held.part(choice, owner)
 
     def _copy(self, part: Manifest) -> None:
-        pace, started, sent = TransferPace(), time.monotonic(), 0
-
         def step(count: int) -> None:
-            nonlocal sent
-            sent += count
-            pace.wait(sent, started)
+            self._pace.wait(count)
             self._moved_at = time.monotonic()
             if self._ended:
                 raise TimeoutError("the agent ends")

@@ -20,6 +20,7 @@ from pathlib import Path
 from pytorchjob_agent.checkpoint import fence
 from pytorchjob_agent.contract.fields import MAX_MEMBERS
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.checksum import Checksum
 from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile, ManifestError
 from pytorchjob_agent.exchange.files import make_parent
 from pytorchjob_agent.saves.held import SourceError
@@ -229,17 +230,17 @@ def is_surplus(id_: SaveId, newest: Sequence[Choice], manifests: Sequence[Manife
 
 def copy_out(stored: StoredSave, place: int, target: Path, step: Callable[[int], None]) -> None:
     """Copy a file of a save from the directory. Raises SourceError if its content is not what the manifest lists."""
-    file, digest, offset = stored.manifest.files[place], sha256(), 0
+    file, checksum, offset = stored.manifest.files[place], Checksum(), 0
     with stored.file(place).open("rb") as source, target.open("wb") as out:
         while offset < file.size:
             data = source.read(min(CHUNK, file.size - offset))
             if not data:
                 break
-            digest.update(data)
+            checksum.update(data)
             out.write(data)
             offset += len(data)
             step(len(data))
-    if offset != file.size or digest.hexdigest() != file.sha256:
+    if offset != file.size or checksum.text() != file.checksum:
         raise SourceError(f"{stored.file(place)} is not what was saved")
     os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
 
@@ -272,19 +273,19 @@ def _has_all(stored: StoredSave) -> bool:
 
 def _write(target: Path, file: HeldFile, read: Callable[[int], bytes], step: Callable[[int], None]) -> None:
     """Write a file piece by piece, each of them down to the storage: a client's memory hides how slow that is."""
-    digest, offset = sha256(), 0
+    checksum, offset = Checksum(), 0
     with target.open("wb") as out:
         while offset < file.size:
             data = read(offset)[: file.size - offset]
             if not data:
                 raise SourceError(f"{file.path} is shorter than it was")
-            digest.update(data)
+            checksum.update(data)
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
             offset += len(data)
             step(len(data))
-    if digest.hexdigest() != file.sha256:
+    if checksum.text() != file.checksum:
         raise SourceError(f"{file.path} has changed")
     os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
+from pytorchjob_agent.exchange.wire import TransferPace
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.bounded import STORAGE, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
@@ -26,10 +27,10 @@ READ_SECONDS = 30.0
 class DurableTier:
     """The durable directory of one agent."""
 
-    def __init__(self, held: HeldSaves, rules: DurableRules, job: str) -> None:
+    def __init__(self, held: HeldSaves, rules: DurableRules, job: str, pace: TransferPace) -> None:
         """Touch nothing yet, and start the thread that copies."""
         self._held, self._saves = held, DurableSaves(Path(rules.directory), job)
-        self.drain = Drain(held, self._saves, rules.interval)
+        self.drain = Drain(held, self._saves, rules.interval, pace)
         self._stored: list[StoredSave] = []
         self._listing: Call[list[StoredSave]] | None = None
         self._unread = ""

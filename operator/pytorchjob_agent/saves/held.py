@@ -127,7 +127,7 @@ class HeldSaves:
         with self._lock:
             for manifest in self._saves.values():
                 for place, held in enumerate(manifest.files):
-                    if held.sha256 == file.sha256 and held.size == file.size and not held.link:
+                    if held.checksum == file.checksum and held.size == file.size and not held.link:
                         path = self.path(manifest, place)
                         if _is(path, held):
                             return path

@@ -54,14 +54,14 @@ class Manifest:
         """Return what this member lists for the others of a round."""
         own = self.writers > 1 and all(naming.is_own(file.path) for file in self.files)
         checksums = [
-            file.sha256 for file in self.files if self.writers == 1 and naming.unit_of(file.path) == self.label
+            file.checksum for file in self.files if self.writers == 1 and naming.unit_of(file.path) == self.label
         ]
         digest = sha256("".join(checksums).encode()).hexdigest()[:32] if checksums else ""
         return HeldSave(self.id, self.size, self.writers, self.label, digest, own)
 
     def to_json(self) -> str:
         """Return one line that `from_json` reads."""
-        files = [[file.path, file.size, file.mtime_ns, file.sha256, file.link] for file in self.files]
+        files = [[file.path, file.size, file.mtime_ns, file.checksum, file.link] for file in self.files]
         id_ = [str(self.id.round), self.id.owner, self.id.number]
         values = {"job": self.job, "id": id_, "writers": self.writers, "label": self.label, "files": files}
         return json.dumps(values | {"together": self.together})

@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import UNLIMITED, TransferPace
 from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, Pod, Registered, RunningWorkers
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
@@ -72,7 +73,9 @@ class MemorySaves(Extension):
         self._held = HeldSaves(Path(rules.directory), job, rules.memory)
         self._server = SaveServer(self._held, address)
         self._watcher = SaveWatcher(self._held)
-        self._tier = None if rules.durable is None else DurableTier(self._held, rules.durable, job)
+        self._pace = TransferPace(rules.copy_rate)
+        durable_pace = TransferPace(rules.copy_rate)
+        self._tier = None if rules.durable is None else DurableTier(self._held, rules.durable, job, durable_pace)
         self._drains: RoundOfDrains | None = None
         if self._tier is not None:
             self._watcher.on_full = self._copy_loose
@@ -227,7 +230,7 @@ class MemorySaves(Extension):
     def _restore(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> None:
         assert start.choice is not None
         started = time.monotonic()
-        parts = self._fetching(start, assigned, agreement).all(start.needed_by(assigned.rank, assigned.size))
+        parts = self._fetching(start, assigned, agreement, UNLIMITED).all(start.needed_by(assigned.rank, assigned.size))
         self._placed, aside = placing.place(
             self._held, parts, self._rests(), self._watcher.long_open, self._watcher.replacing.is_sure
         )
@@ -240,14 +243,14 @@ class MemorySaves(Extension):
         if aside:
             say(f"moved aside, because it is not whole or not held by enough members: {', '.join(aside)[:500]}")
 
-    def _fetching(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> Fetching:
+    def _fetching(self, start: Start, assigned: Assigned, agreement: SaveAgreement, pace: TransferPace) -> Fetching:
         assert start.choice is not None
 
         def sources(owner: int) -> list[Peer]:
             return agreement.peers(start.sources(owner, assigned.rank, assigned.size))
 
         return Fetching(
-            self._held, start.choice, PartSources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
+            self._held, start.choice, PartSources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on, pace)
         )
 
     def _fetch_copies(
@@ -259,7 +262,7 @@ class MemorySaves(Extension):
             for owner, count in lacking.items():
                 order = targets(peers[owner], [peer for peer in peers if peer.rank != owner])
                 if own.rank in start.new_keepers(owner, [peer.rank for peer in order], count):
-                    self._fetching(start, assigned, agreement).all([owner])
+                    self._fetching(start, assigned, agreement, self._pace).all([owner])
         except (MissingError, NotStartedError, RuntimeError) as error:
             if agreement.goes_on():
                 say(f"no copy of another member's checkpoint is kept until its next save: {error}")
@@ -271,6 +274,7 @@ class MemorySaves(Extension):
             RoundKeys.of(assigned),
             self._rules.copies,
             lambda: targets(own, agreement.all_peers(own)[1:]),
+            self._pace,
         )
 
     def _share(self) -> None:

@@ -7,12 +7,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.checksum import PIECE_BYTES, count_of, of_pieces
 from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile
 from pytorchjob_agent.exchange.files import open_file
 from pytorchjob_agent.saves import formats, naming
@@ -21,7 +23,6 @@ from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.saves.manifest import MOST_FILES, Manifest, Together
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
-_CHUNK = 1 << 20
 _CLOSER = 1.5
 OnPiece = Callable[[float], None]
 """Called after each piece of a file that is read, with the seconds that this took. May raise, to read no further."""
@@ -208,8 +209,10 @@ class Taking:
         base: Mapping[str, tuple[SeenFile, ...]],
         bursts: Bursts | None = None,
         replacing: Replacing | None = None,
+        readers: int = 1,
     ) -> None:
-        """Start a round; `base` are the complete units with which it starts."""
+        """Start a round; `base` are the complete units with which it starts. `readers`: threads that read a file."""
+        self._readers = readers
         self._held, self._writer, self._bursts = held, writer, bursts or Bursts()
         self._replacing = replacing or Replacing()
         self._units = dict(base)
@@ -328,7 +331,7 @@ class Taking:
         os.link(self._held.root / file.path, link, follow_symlinks=False)
         self._compare(file, link)
         known = "" if copies else self._checksums.get(file.identity, "")
-        checksum = known or _checksum(file, link, on_piece, target if copies else None)
+        checksum = known or _checksum(file, link, on_piece, target if copies else None, self._readers)
         self._compare(file, link)
         if copies:
             os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
@@ -358,30 +361,37 @@ def _largest(changed: Mapping[str, tuple[SeenFile, ...]]) -> str:
 
 def is_proved(path: Path, file: SeenFile) -> bool:
     """Return whether the format of a file shows that it is whole. Raises OSError."""
-    if file.link:
-        return True
+    return bool(file.link) or formats.is_proved(file.path, file.size, *_ends(path, file.size))
+
+
+def _ends(path: Path, size: int) -> tuple[bytes, bytes]:
+    """Return the first and the last bytes of a file."""
     with open_file(path) as source:
-        head = source.read(formats.HEAD_BYTES)
-        source.seek(max(file.size - formats.TAIL_BYTES, 0))
-        return formats.is_proved(file.path, file.size, head, source.read())
+        head = os.pread(source.fileno(), formats.HEAD_BYTES, 0)
+        return head, os.pread(source.fileno(), formats.TAIL_BYTES, max(size - formats.TAIL_BYTES, 0))
 
 
-def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None = None) -> str:
-    """Return the SHA-256 of a file, and copy it; raises TornError if its format shows that it is cut."""
-    digest = sha256()
-    head = tail = b""
-    with open_file(path) as source, nullcontext() if copy is None else copy.open("wb") as target:
-        while True:
+def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None, readers: int) -> str:
+    """Return the checksum of a file, and copy it; raises TornError if its format shows that it is cut."""
+    with open_file(path) as source, nullcontext() if copy is None else copy.open("wb", buffering=0) as target:
+
+        def read(number: int) -> bytes:
             started = time.monotonic()
-            data = source.read(_CHUNK)
-            if not data:
-                break
+            data = os.pread(source.fileno(), PIECE_BYTES, number * PIECE_BYTES)
             if target is not None:
-                target.write(data)
-            head = head or data[: formats.HEAD_BYTES]
-            tail = (tail + data)[-formats.TAIL_BYTES :]
-            digest.update(data)
+                _write_at(target.fileno(), data, number * PIECE_BYTES)
+            checksum = sha256(data).digest()
             on_piece(time.monotonic() - started)
-    if not formats.is_whole(file.path, file.size, head, tail):
+            return checksum
+
+        with ThreadPoolExecutor(readers) as pool:
+            checksums = [*pool.map(read, range(count_of(file.size)))]
+    if not formats.is_whole(file.path, file.size, *_ends(path, file.size)):
         raise TornError(file, "is cut")
-    return digest.hexdigest()
+    return of_pieces(checksums)
+
+
+def _write_at(number: int, data: bytes, offset: int) -> None:
+    while data:
+        count = os.pwrite(number, data, offset)
+        data, offset = data[count:], offset + count

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytorchjob_agent.exchange.file_list import ManifestError
 from pytorchjob_agent.exchange.files import open_for_writing
 from pytorchjob_agent.exchange.round_keys import RoundKeys
-from pytorchjob_agent.exchange.wire import PeerRefusedError
+from pytorchjob_agent.exchange.wire import UNLIMITED, PeerRefusedError, TransferPace
 from pytorchjob_agent.saves import copies, directory, naming
 from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.held import FullError, HeldSaves
@@ -56,6 +56,8 @@ class RoundOfSaves:
     copies: int
     peers: Callable[[], Sequence[Peer]]
     """Asks for the peers that may keep copies, the best first; may raise RuntimeError."""
+    pace: TransferPace = UNLIMITED
+    """Of these copies."""
 
 
 class SaveWatcher:
@@ -109,7 +111,8 @@ class SaveWatcher:
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
             progress.step()
-            self._taking = Taking(self._held, round_.writer, base, self.bursts, self.replacing)
+            readers = copies.connections_for(round_.pace)
+            self._taking = Taking(self._held, round_.writer, base, self.bursts, self.replacing, readers)
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
             self._settling, self._settled = None, False
@@ -291,7 +294,7 @@ class SaveWatcher:
             if kept == copies_:
                 break
             try:
-                copies.put(self._held, manifest, (peer.address, peer.port, peer.rank), round_.keys)
+                copies.put(self._held, manifest, (peer.address, peer.port, peer.rank), round_.keys, round_.pace)
                 kept += 1
             except (PeerRefusedError, ManifestError, OSError) as error:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"

@@ -6,7 +6,13 @@ A template that mounts a volume of its own at the directory keeps it.
 from collections.abc import Mapping
 from typing import Any
 
-from pytorchjob_agent.contract.checkpoint_rules import DEFAULT_COPIES, DEFAULT_INTERVAL, CheckpointRules, DurableRules
+from pytorchjob_agent.contract.checkpoint_rules import (
+    DEFAULT_COPIES,
+    DEFAULT_COPY_RATE,
+    DEFAULT_INTERVAL,
+    CheckpointRules,
+    DurableRules,
+)
 from pytorchjob_operator import names
 from pytorchjob_operator.model import CheckpointMemory, DurableDirectory, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
@@ -18,7 +24,9 @@ VOLUME = "pytorchjob-checkpoints"
 def rules(policy: CheckpointMemory) -> CheckpointRules:
     """Return the settings as the agent reads them."""
     copies = DEFAULT_COPIES if policy.copies is None else policy.copies
-    return CheckpointRules(policy.directory, int(quantity.parse(policy.memory) or 1), copies, _durable(policy.durable))
+    rate = DEFAULT_COPY_RATE if policy.copy_rate is None else int(quantity.parse(policy.copy_rate) or 1)
+    memory = int(quantity.parse(policy.memory) or 1)
+    return CheckpointRules(policy.directory, memory, copies, _durable(policy.durable), rate)
 
 
 def problem(job: PyTorchJob) -> tuple[Reason, str] | None:

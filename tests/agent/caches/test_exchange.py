@@ -156,13 +156,13 @@ def offer(connection: PeerConnection, *entries: list[object]) -> None:
 
 def wrong_bytes(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""])
-    connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
+    connection.reply({"place": 0, "checksum": sha256(b"abc").hexdigest()})
     connection._sock.sendall(b"abd")
 
 
 def another_file(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""], ["inductor/ab/y.py", 3, 1, ""])
-    connection.reply({"place": 1, "sha256": sha256(b"abc").hexdigest()})
+    connection.reply({"place": 1, "checksum": sha256(b"abc").hexdigest()})
 
 
 def outside(connection: PeerConnection) -> None:
@@ -183,7 +183,7 @@ def out_through_a_link(connection: PeerConnection) -> None:
 
 def too_few(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""])
-    connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
+    connection.reply({"place": 0, "checksum": sha256(b"abc").hexdigest()})
     connection._sock.sendall(b"ab")
 
 
@@ -207,9 +207,9 @@ def test_a_fetch_that_has_had_its_time_ends_and_keeps_what_is_whole(own: CacheFo
 
     def slow(connection: PeerConnection) -> None:
         offer(connection, ["inductor/ab/x.py", 3, 1, ""], ["inductor/ab/y.py", 3, 1, ""])
-        connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
+        connection.reply({"place": 0, "checksum": sha256(b"abc").hexdigest()})
         connection._sock.sendall(b"abc")
-        connection.reply({"place": 1, "sha256": sha256(b"abc").hexdigest()})
+        connection.reply({"place": 1, "checksum": sha256(b"abc").hexdigest()})
         sent.set()
         threading.Event().wait(60)
 

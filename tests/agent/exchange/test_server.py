@@ -109,7 +109,7 @@ def test_a_member_whose_turn_comes_late_is_told_to_wait(serving: Serving, monkey
         late = serving.connect()
         monkeypatch.setattr(late, "answer", dict)  # so that it only asks
         late.ask({"number": 16})
-        assert late._stream.read(1) == PATIENCE, "nobody has been served yet"
+        assert late._sock.recv(1) == PATIENCE, "nobody has been served yet"
         monkeypatch.undo()
         goes_on.set()
         assert late.answer() == {"number": 16}

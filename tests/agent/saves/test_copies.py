@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.checksum import Checksum
 from pytorchjob_agent.exchange.file_list import HeldFile, ManifestError, link_stays_inside
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.wire import PeerConnection, PeerRefusedError
@@ -36,6 +36,12 @@ def held_by(folder: Path, limit: int = 10**6, job: str = "job") -> HeldSaves:
     return HeldSaves(folder, job, limit)
 
 
+def checksum_of(content: bytes) -> str:
+    checksum = Checksum()
+    checksum.update(content)
+    return checksum.text()
+
+
 def make(
     held: HeldSaves,
     files: dict[str, bytes],
@@ -49,7 +55,7 @@ def make(
     for position, (path, content) in enumerate(files.items()):
         (folder / str(position)).write_bytes(content)
         mtime = os.stat(folder / str(position)).st_mtime_ns
-        listed.append(HeldFile(path, len(content), mtime, sha256(content).hexdigest()))
+        listed.append(HeldFile(path, len(content), mtime, checksum_of(content)))
     manifest = Manifest("job", SaveId(round_, owner, number), tuple(listed), together=together)
     held.keep(manifest, folder)
     return manifest
@@ -372,10 +378,11 @@ def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> st
     connection = PeerConnection(socket.create_connection(peer, timeout=10), PLAIN.secret)
     try:
         connection.ask({"put": manifest.to_json()})
+        connection.write_pieces([(0, 0)])
         connection._sock.sendall(content)
         connection._sock.shutdown(socket.SHUT_WR)
         connection.answer()
-    except (PeerRefusedError, ConnectionError) as error:
+    except (PeerRefusedError, OSError) as error:
         return str(error)
     finally:
         connection.close()
@@ -393,14 +400,14 @@ def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> st
 def test_a_peer_that_lies_about_a_file_is_refused(
     theirs: HeldSaves, plain_peer: tuple[str, int], content: bytes, refusal: str
 ) -> None:
-    announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    announced = HeldFile("latest.pt", 5, 1_000_000_000, checksum_of(b"whole"))
     assert refusal in put_by_hand(plain_peer, Manifest("job", SaveId(ROUND, 0, 1), (announced,)), content)
     assert len(theirs.list()) == (refusal == "kept")
     assert not [*theirs.root.glob(".pytorchjob/new-*")]
 
 
 def test_no_more_is_written_than_announced(theirs: HeldSaves, plain_peer: tuple[str, int]) -> None:
-    announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    announced = HeldFile("latest.pt", 5, 1_000_000_000, checksum_of(b"whole"))
     manifest = Manifest("job", SaveId(ROUND, 0, 1), (announced,))
     put_by_hand(plain_peer, manifest, b"whole" + b"x" * 5_000_000)
     assert sum(path.stat().st_size for path in theirs.root.rglob("*") if path.is_file()) < 10_000
@@ -511,7 +518,7 @@ def answers(*lines: Callable[[PeerConnection], None]) -> tuple[str, int]:
 
 
 def test_another_save_than_the_one_asked_for_is_not_kept(own: HeldSaves) -> None:
-    file = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    file = HeldFile("latest.pt", 5, 1_000_000_000, checksum_of(b"whole"))
     manifest = Manifest("job", SaveId(ROUND, 0, 2), (file,))
     peer = answers(
         lambda connection: connection.reply({"manifest": manifest.to_json()}),

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.exchange.file_list import HeldFile
+from pytorchjob_agent.exchange.wire import UNLIMITED
 from pytorchjob_agent.saves import drain_choice, durable
 from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain, Patience, RoundOfDrains
@@ -27,6 +27,7 @@ from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_agent.system.background import Call
 from tests.agent.saves.keys import KEYS
+from tests.agent.saves.test_copies import checksum_of
 from tests.waiting import again, until
 
 PATIENT, IMPATIENT = Patience(), Patience(1.5, 5.0, 1.5)
@@ -99,13 +100,13 @@ class Agent:
     def __init__(self, folder: Path, interval: float = 3600, limit: int = 10**8, patience: Patience = PATIENT) -> None:
         (folder / "memory").mkdir()
         self.held, self.storage = HeldSaves(folder / "memory", "job", limit), Storage(folder / "durable")
-        self.drain = Drain(self.held, self.storage, interval, patience)
+        self.drain = Drain(self.held, self.storage, interval, UNLIMITED, patience)
         self.announced: list[str] = []
 
     def save(self, number: int, size: int = 10) -> Manifest:
         folder, content = self.held.new_folder(), os.urandom(size)
         (folder / "0").write_bytes(content)
-        file = HeldFile("a.pt", size, os.stat(folder / "0").st_mtime_ns, sha256(content).hexdigest())
+        file = HeldFile("a.pt", size, os.stat(folder / "0").st_mtime_ns, checksum_of(content))
         manifest = Manifest("job", SaveId(ONE, 0, number), (file,))
         self.held.keep(manifest, folder)
         return manifest
@@ -247,7 +248,7 @@ def test_a_request_to_join_does_not_wait_for_hanging_storage(tmp_path: Path) -> 
     agent.save(1)
     second = agent.save(2)
     agent.storage.write(second, lambda place, offset: agent.held.read(second, place, offset, 10), lambda _: None)
-    tier = DurableTier(agent.held, DurableRules(str(agent.storage.root)), "job")
+    tier = DurableTier(agent.held, DurableRules(str(agent.storage.root)), "job", UNLIMITED)
     assert [save.id.number for save in tier.offered()] == [2]
     assert tier.problem == ""
     (agent.storage.root / "job-1" / "1.1_9_9").mkdir()

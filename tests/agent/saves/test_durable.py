@@ -5,7 +5,6 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,14 @@ from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.held_saves import Choice, Parts, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
+from tests.agent.saves.test_copies import checksum_of
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 Contents = dict[str, bytes]
 
 
 def made(contents: Contents, number: int = 1, round_: RoundId = ONE, job: str = "job") -> Manifest:
-    files = tuple(HeldFile(path, len(data), 10**18, sha256(data).hexdigest()) for path, data in contents.items())
+    files = tuple(HeldFile(path, len(data), 10**18, checksum_of(data)) for path, data in contents.items())
     return Manifest(job, SaveId(round_, 0, number), files)
 
 

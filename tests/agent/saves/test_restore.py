@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
-from pytorchjob_agent.exchange.wire import PeerRefusedError
+from pytorchjob_agent.exchange.wire import UNLIMITED, PeerRefusedError
 from pytorchjob_agent.saves import copies
-from pytorchjob_agent.saves.copies import SaveServer
+from pytorchjob_agent.saves.copies import Receiving, SaveServer
 from pytorchjob_agent.saves.durable import DurableSaves
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import HeldSaves
@@ -33,7 +33,7 @@ class Member:
         self.server.use(THEIRS)
         self.port = self.server.port
         self.saves = DurableSaves(folder / "durable", "job")
-        self.tier = DurableTier(self.held, DurableRules(str(folder / "durable")), "job")
+        self.tier = DurableTier(self.held, DurableRules(str(folder / "durable")), "job", UNLIMITED)
 
     def stored(self, source: HeldSaves, manifest: Manifest) -> None:
         """Bring a save to the durable directory, and let the member know of it."""
@@ -108,7 +108,7 @@ def test_a_fetch_ends_with_its_round(member: Member) -> None:
     with pytest.raises(MissingError):
         member.fetch(goes_on=lambda: False)
     with pytest.raises(PeerRefusedError, match="the round has ended"):
-        copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), OWN, lambda: False)
+        copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), OWN, Receiving(lambda: False))
     assert member.held.list() == ()
 
 
