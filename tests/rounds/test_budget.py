@@ -379,3 +379,14 @@ def test_the_same_hang_ends_the_job(apart: float, steps: tuple[int, ...], ends: 
         for number, step in enumerate(steps)
     ]
     assert _same_hang(row) is ends
+
+
+def test_the_pod_of_a_failure_is_named_also_if_its_agent_has_gone_meanwhile() -> None:
+    """As that of a pod whose device is broken: it ends at once, while the others still stop."""
+    job = running(2)
+    job.fails(1)
+    job.breaks(1)
+    job.passes(4)
+    assert 1 not in job.state.members
+    job.joins(0)
+    assert job.state.history[-1].message.startswith("rank 1 (pod-1) ")

@@ -20,7 +20,7 @@ def test_the_name_of_a_pod(index: int, name: str) -> None:
     job = Job(2)
     job.hello(0)
     job.expect({0: ExpectedPod("renamed"), 1: ExpectedPod("another")})
-    assert Transition(job.state, job.now).pod_name(index) == name
+    assert job.state.pod_name(index) == name
 
 
 def test_the_data_of_another_phase_are_refused() -> None:

@@ -329,7 +329,9 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         return
     holder = known.ranks[message.rank]
     if holder is not None and holder != member.index:
-        transition.send(member, Restart(known.id, f"rank {message.rank} belongs to {transition.pod_name(holder)}"))
+        transition.send(
+            member, Restart(known.id, f"rank {message.rank} belongs to {transition.state.pod_name(holder)}")
+        )
         return
     _take_rank(transition, member, message, phase)
     if phase.planned is not None:

@@ -111,13 +111,12 @@ def may_be_consequence(failure: Failure) -> bool:
 def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
     """Return what is shown of the failure that caused the others."""
     first, fault = _blamed(failures)
-    member = state.members.get(first.index)
     failed = {failure.rank for failure in failures if not failure.early}
     later = failed.union(*(failure.also for failure in failures)) - {first.rank}
     return FirstFailure(
         FailureKind.ENDED_EARLY if first.early else FailureKind.HANGS if first.hang else FailureKind.EXITED,
         first.rank,
-        member.pod if member else f"replica {first.index}",
+        state.pod_name(first.index),
         first.exit_code,
         "" if first.early else first.message,
         first.errors[0] if first.errors else "",

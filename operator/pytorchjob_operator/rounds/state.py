@@ -92,6 +92,11 @@ class JobState:
             return self.phase.front
         return max((member for member in self.members.values() if member.shows_progress), key=_position, default=None)
 
+    def pod_name(self, index: int) -> str:
+        """Return the pod of a replica, for messages: its agent may have gone."""
+        member, pod = self.members.get(index), self.pods.get(index)
+        return member.pod if member else pod.pod if pod else f"replica {index}"
+
     def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
         """Yield the known members of the present or last round, by rank."""
         ranks = () if self.round is None else self.round.ranks

@@ -103,8 +103,3 @@ class Transition:
             else:
                 nothing = "the job has succeeded; this pod has nothing to do"
                 self.send(member, Stop(ExitCode.OK, EndReason.SUCCEEDED, nothing))
-
-    def pod_name(self, index: int) -> str:
-        """Return the pod of a replica, for messages."""
-        member, pod = self.state.members.get(index), self.state.pods.get(index)
-        return member.pod if member else pod.pod if pod else f"replica {index}"
