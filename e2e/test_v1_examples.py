@@ -1,12 +1,18 @@
 """The shapes of training-operator v1's examples, with plain python and torchrun: each one reaches Succeeded."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 
 from e2e.conftest import ROOT, fresh_namespace
 from e2e.kubectl import JOB_LABEL, Kubectl, until
+from tests.readme import Done
+from tests.shell import transcript
 
 ETCD = ["echo-etcd", "echo-etcd-v2"]
 KEEP_THEIR_OWN = ("echo-static", "standalone")
@@ -92,3 +98,62 @@ def _succeeds(submitted: Kubectl, job: str, said: str) -> None:
 )
 def test_an_example_that_meets_by_etcd_succeeds(by_etcd: Kubectl, job: str, said: str) -> None:
     _succeeds(by_etcd, job, said)
+
+
+class Screen:
+    """What a person types for a namespace, and sees."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl, self._lines = kubectl, list[str]()
+
+    def __call__(self, command: str, tail: int | None = None) -> str:
+        """Run a command of kubectl or of ours; keep its last lines."""
+        self._lines.append(f"$ {command}")
+        program, *words = command.split()
+        if program == "kubectl":
+            printed = self._kubectl(*words)
+        else:
+            ours = [sys.executable, "-m", *command.split(), "-n", self._kubectl.namespace]
+            env = {**os.environ, "KUBECONFIG": str(self._kubectl.kubeconfig)}
+            printed = subprocess.run(ours, env=env, capture_output=True, text=True, timeout=120, check=True).stdout
+        lines = printed.splitlines()
+        self._lines += lines if tail is None else lines[-tail:]
+        return printed
+
+    def keep(self) -> None:
+        done = Done(0, "\n".join(self._lines))
+        transcript.keep("v1", done, ROOT, {self._kubectl.namespace: "NAMESPACE"})
+
+
+@pytest.mark.long
+def test_jobs_of_v1_in_a_labelled_namespace_outlive_a_pod(operator: Kubectl) -> None:
+    """Their files say nothing of the agent."""
+    with fresh_namespace(operator) as kubectl:
+        screen = Screen(kubectl)
+        screen(f"kubectl label namespace {kubectl.namespace} training.kubeflow.org/agent=Inject")
+        _outlives(kubectl, screen, stays="mnist-gloo-master-0", goes="mnist-gloo-worker-0")
+        _outlives(kubectl, screen, stays="mnist-torchrun-worker-0", goes="mnist-torchrun-master-0")
+        _outlives(kubectl, screen, stays="mnist-elastic-worker-0", goes="mnist-elastic-worker-1")
+        screen.keep()
+
+
+def _outlives(kubectl: Kubectl, screen: Screen, stays: str, goes: str) -> None:
+    """Apply a job, and lose one of its two pods; the other one starts its workers again in the same container."""
+    job = "-".join(stays.split("-")[:2])
+    screen(f"kubectl apply -f {ROOT}/e2e/v1/{job}.yaml")
+    until(lambda: _elastic(kubectl, job).get("members") == 2, 180, lambda: kubectl.story(job))
+    uid, round_ = kubectl.get("pod", stays)["metadata"]["uid"], _elastic(kubectl, job)["round"]
+    screen(f"kubectl delete pod {goes} --force --grace-period=0")
+    until(lambda: _elastic(kubectl, job).get("round") != round_, 180, lambda: kubectl.story(job))
+    screen(f"pytorchjob status {job}")
+    assert "Succeeded" in kubectl.finish(job), kubectl.story(job)
+    screen(f"kubectl logs {stays} -c pytorch", tail=12)
+    screen(f"kubectl get pytorchjob {job}")
+    [survivor] = [pod for pod in kubectl.pods(job) if pod["metadata"]["name"] == stays]
+    assert survivor["metadata"]["uid"] == uid
+    assert [each["restartCount"] for each in survivor["status"]["containerStatuses"]] == [0]
+
+
+def _elastic(kubectl: Kubectl, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = kubectl.job(job).get("status", {}).get("elastic", {})
+    return found

@@ -61,6 +61,18 @@ async def test_without_the_right_no_label_counts_and_the_log_says_so_once(
     assert len(caplog.records) == 1
 
 
+async def test_a_slow_answer_counts_as_a_quick_one(world: World) -> None:
+    start(world)
+
+    def slow(request: Request) -> None:
+        if request.path.endswith("/namespaces/ns"):
+            world.wait(4 * FRESH.total_seconds())
+
+    world.api.failing = slow
+    await world.reconcile()
+    assert injected(world) == {True}
+
+
 async def test_no_pod_is_created_before_the_namespace_answers(world: World) -> None:
     start(world)
     world.api.failing = fails(500)

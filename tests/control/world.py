@@ -60,7 +60,12 @@ class World:
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
         self.applier = Applier(client, self.caches)
         self.reconciler = Reconciler(
-            self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client), Namespaces(client)
+            self.caches,
+            self.applier,
+            self.recorder,
+            lambda: self.now,
+            Nodes(client),
+            Namespaces(client, lambda: self.now),
         )
 
     def submit(self, job: PyTorchJob) -> None:

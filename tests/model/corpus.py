@@ -214,6 +214,8 @@ BAD_AGENTS = (
     _at("more copies than pods need", f"{_AGENT}.checkpoint", {"directory": "/c", "memory": "1Gi", "copies": 4},
         f"{_AGENT}.checkpoint.copies"),
     _at("copies at no rate", _CHECKPOINT, {**_MEMORY, "copyRate": "0"}, f"{_CHECKPOINT}.copyRate"),
+    _at("copies at a rate that no connection outlives", _CHECKPOINT, {**_MEMORY, "copyRate": "999k"},
+        f"{_CHECKPOINT}.copyRate"),
     _at("copies at a rate in words", _CHECKPOINT, {**_MEMORY, "copyRate": "2GB/s"}, f"{_CHECKPOINT}.copyRate"),
     _at("durable checkpoints in memory", _CHECKPOINT, {**_MEMORY, "durable": {"directory": "/c/durable"}},
         f"{_CHECKPOINT}.durable.directory"),

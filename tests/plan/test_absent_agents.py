@@ -42,6 +42,7 @@ def said(plan: Plan) -> bool:
         pytest.param(pods(), NOBODY, True, True, id="no agent has reported"),
         pytest.param(pods(200), NOBODY, True, False, id="a command may install packages first"),
         pytest.param(pods(), MEMBERS, True, False, id="they train"),
+        pytest.param(pods(), Report(problems={"AgentRefused": "no"}), True, False, id="they are refused"),
         pytest.param(pods(), Report(waiting=1), True, False, id="one of them waits for the others"),
         pytest.param(pods(), None, True, False, id="the coordinator has told nothing yet"),
         pytest.param(pods(), NOBODY, False, False, id="the job wants no agent"),

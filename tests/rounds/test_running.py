@@ -664,6 +664,24 @@ def test_a_round_gathers_newcomers_for_as_long_as_a_round_takes_to_begin(cost: i
     assert abs(until_restart(job) - waits) <= 2
 
 
+def test_a_save_while_a_round_gathers_is_not_the_last_one_before_it_restarts() -> None:
+    job = Job(4, min_members=1)
+    job.waits(0, 1)
+    job.passes(31)
+    job = begun_after(30, job)
+    for number in (1, 2):
+        job.passes(25, saves=number)
+    job.passes(10, saves=2)
+    job.waits(2)
+    job.passes(16, saves=2)
+    job.passes(15, saves=3)
+    assert job.runs, "it still gathers, or waits for the next save"
+    job.passes(15, saves=3)
+    assert job.runs, "what it has trained since is not saved"
+    job.passes(4, saves=4)
+    assert job.heard(0).kind == "restart"
+
+
 def test_a_round_does_not_gather_once_all_have_come() -> None:
     job = Job(3, min_members=1)
     job.waits(0, 1)

@@ -75,6 +75,14 @@ PAGES = (
         commands=with_registry,
         masked=f"CLONE is the folder of the clone. {REGISTRY} is a registry on that machine.",
     ),
+    Page(
+        name="v1",
+        title="Three jobs of training-operator v1, unchanged, that lose a pod",
+        what="[three jobs in the manner of v1's examples](../../e2e/v1) in a namespace with a label",
+        test="e2e/test_v1_examples.py::test_jobs_of_v1_in_a_labelled_namespace_outlive_a_pod",
+        commands=list,
+        masked="NAMESPACE is a namespace of the test.",
+    ),
 )
 
 

@@ -70,8 +70,8 @@ def agent_words(use: "AgentUse") -> str:
             return f"{done}, by the label {LABEL_AGENT} of the namespace"
         case AgentSource.OPERATOR:
             return f"{done}, by the operator's setting: the job says nothing, and no namespace was read for its label"
-        case AgentSource.RUNNING_PODS:
-            return f"{done}, as in the pods that run"
+        case AgentSource.PODS:
+            return f"{done}, as in the pods that are there"
         case AgentSource.IMAGE:
             return f"{done}: the command starts the image's own"
         case AgentSource.NO_EFFECT:

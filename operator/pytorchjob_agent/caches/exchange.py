@@ -92,7 +92,7 @@ class Fetch:
         sock = self._sock
         if sock is not None:
             with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # that of TLS would switch off the encryption first
 
     def run(self, peer: tuple[str, int]) -> None:
         """Fetch all that this folder lacks. Raises PeerRefusedError with the reason, and OSError."""

@@ -34,9 +34,9 @@ PASSED_ON = b"-"
 class Below:
     """This is the launcher's process, which reports to the first one."""
 
-    def __init__(self, pipe: int, parent: int) -> None:
-        """Report through this pipe to the first process, which is the parent."""
-        self._pipe, self._parent = pipe, parent
+    def __init__(self, pipe: int) -> None:
+        """Report through this pipe."""
+        self._pipe = pipe
 
     def begin(self) -> "Path":
         """Announce that this process runs workers, and will report how they end; returns a folder for its files.
@@ -49,7 +49,6 @@ class Below:
         from pytorchjob_agent.system import processes
 
         processes.follow_parent()
-        processes.be_adopted(self._parent)
         directory = tempfile.mkdtemp(prefix="pytorchjob-agent-")
         os.write(self._pipe, BEGUN + os.fsencode(directory) + b"\n")
         return Path(directory)
@@ -65,7 +64,7 @@ class Below:
 
 def run() -> "int | Below":
     """Return at once in a process below this one; here return the exit code, once nothing is left below."""
-    deaths, first = 0, os.getpid()
+    deaths = 0
     while True:
         receive, send = os.pipe()
         os.set_blocking(receive, False)
@@ -75,7 +74,7 @@ def run() -> "int | Below":
             os.close(receive)
             os.setpgid(0, 0)  # a terminal's Ctrl-C reaches only the parent, which forwards it once
             pthread_sigmask(SIG_UNBLOCK, WATCHED)
-            return Below(send, first)
+            return Below(send)
         os.close(send)
         code = _supervise(pid, receive, deaths)
         os.close(receive)

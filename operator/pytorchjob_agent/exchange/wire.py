@@ -57,6 +57,8 @@ class TransferPace:
 
     def wait(self, count: int) -> None:
         """Sleep for as long as these bytes may take; what was slower a moment ago is made up for."""
+        if self.bytes_per_second == math.inf:
+            return
         with self._lock:
             now = time.monotonic()
             self._free_at = max(self._free_at, now - _CREDIT_SECONDS) + count / self.bytes_per_second
@@ -134,14 +136,16 @@ class PeerConnection:
         """Send the bytes of a file from an offset, as many as these; not faster than the pace."""
         offset, size = at
         with path.open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), size, offset)
+            data = memoryview(os.pread(file.fileno(), size, offset))
         if len(data) != size:
             raise PeerRefusedError("the script has replaced the file meanwhile")
-        self._sock.sendall(data)
-        pace.wait(size)
+        while data:
+            self._sock.sendall(data[:_CHUNK])  # a slow network has its time for each of them
+            pace.wait(len(data[:_CHUNK]))
+            data = data[_CHUNK:]
 
-    def receive_piece(self, path: str, into: memoryview) -> None:
-        """Receive as many bytes as fit; `path` names the file in errors."""
+    def receive_piece(self, path: str, into: memoryview, pace: "TransferPace") -> None:
+        """Receive as many bytes as fit, not faster than the pace; `path` names the file in errors."""
         if not self.goes_on():
             raise PeerRefusedError("the round has ended")
         got = min(len(self._rest), len(into))
@@ -152,6 +156,7 @@ class PeerConnection:
             if not count:
                 raise PeerRefusedError(f"{path}: the peer sent {len(into) - got} bytes less than announced")
             got += count
+            pace.wait(count)
 
     def receive_file(self, path: Path, file: HeldFile) -> None:
         """Write as many bytes as the manifest has for this file, and compare the checksum."""
@@ -159,7 +164,7 @@ class PeerConnection:
         with path.open("wb") as out:
             while left:
                 data = buffer[: min(_CHUNK, left)]
-                self.receive_piece(file.path, data)
+                self.receive_piece(file.path, data, UNLIMITED)
                 checksum.update(data)
                 out.write(data)
                 left -= len(data)
@@ -189,7 +194,7 @@ class PeerConnection:
     def end(self) -> None:
         """Let a thread that waits for the other side wait no longer."""
         with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # that of TLS would switch off the encryption first
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import Any, assert_never
@@ -128,8 +128,8 @@ class ElasticAgent(LocalElasticAgent):
         self._workers.close()  # its progress counts for no other round
         self._membership.extensions.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
-        if self._unkilled():
-            reports = self._await_killed(reports)
+        if unkilled := self._of_workers():
+            self._await_killed(unkilled, reports)
         while True:
             try:
                 self._membership.next_round(*reports, by_members=by_members, caused=caused)
@@ -146,31 +146,31 @@ class ElasticAgent(LocalElasticAgent):
         self._initialize_workers(group)
         self._wakeup.handle_signals()
 
-    def _unkilled(self) -> list[int]:
-        """Return the processes of the last workers that have not ended; none before the first round."""
-        return processes.living_below(processes.top(), self._kept()) if self._rounds > 1 else []
-
-    def _kept(self) -> Collection[int]:
-        """Return the processes that outlive a round: this one, and the fork server."""
+    def _of_workers(self) -> list[int]:
+        """Return the processes of the last workers that live, wherever they are by now; none before the first round."""
+        if self._rounds == 1:
+            return []
         server = self._tools.server
-        return {os.getpid(), *(server.pids() if server is not None else ())}
+        kept = server.pids() if server is not None else ()
+        pids = {*processes.descendants(os.getpid()), *processes.left_behind(str(self._tools.directory))}
+        return [pid for pid in pids if pid not in kept and processes.is_alive(pid)]
 
-    def _await_killed(self, reports: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Wait until they have ended, and return the reports that are not sent yet. Raises NoRoundError.
+    def _await_killed(self, unkilled: list[int], reports: tuple[Message, ...]) -> None:
+        """Wait until the killed workers have ended. Raises NoRoundError.
 
         The kernel ends no process while a device does not answer it. Until then the process has that device's memory,
-        so new workers would fail, or find less of it.
+        so new workers would fail, or find less of it. The coordinator hears the reports before; it knows one that is
+        repeated.
         """
         for report in reports:
             self._membership.client.send(report)
-        say(f"killed processes have not ended: {self._unkilled()}; the next workers wait for that")
+        say(f"killed processes have not ended: {unkilled}; the next workers wait for that")
         until = time.monotonic() + _UNKILLED_SECONDS
-        while (left := self._unkilled()) and not self._is_leaving():
+        while (left := self._of_workers()) and not self._is_leaving():
             if time.monotonic() > until:
                 words = f"killed processes have not ended within {_UNKILLED_SECONDS:.0f} s: {left}"
                 raise NoRoundError(waiting.Unfit(f"{words}; the kernel waits for a device, or for storage"))
             time.sleep(_BUSY_SECONDS)
-        return ()
 
     def _assigned(self) -> Assigned:
         assigned = self._membership.assigned
@@ -398,7 +398,7 @@ class ElasticAgent(LocalElasticAgent):
         self._pcontext = context
         if context is not None:
             context.close(signal.SIGKILL, _KILL_SECONDS)
-        processes.kill_below(processes.top(), keep=self._kept())
+        processes.kill_all(self._of_workers)
         if self._tools.logs is not None:
             self._tools.logs.close()
 

@@ -115,7 +115,7 @@ class NotReached:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """This pod can train no more, and no other one on this node."""
+    """This pod, or its node, cannot train any more."""
 
     reason: str
 

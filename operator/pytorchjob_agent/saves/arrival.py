@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytorchjob_agent.exchange.checksum import PIECE_BYTES, count_of, length_of, of_pieces
-from pytorchjob_agent.exchange.wire import PeerConnection, PeerRefusedError, copy_file
+from pytorchjob_agent.exchange.wire import UNLIMITED, PeerConnection, PeerRefusedError, TransferPace, copy_file
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest
 
@@ -36,9 +36,9 @@ class Arrival:
         self._most = len(pieces_of(manifest, wanted))
         self._writing = 0
         self._kept = False
-        new = frozenset(wanted)
+        self._new = frozenset(wanted)
         for place, file in enumerate(manifest.files):
-            if place in new:
+            if place in self._new:
                 (folder / str(place)).touch()
             elif not file.link:
                 source = held.find(file)
@@ -46,13 +46,18 @@ class Arrival:
                     raise PeerRefusedError("a held file has changed meanwhile")
                 copy_file(source, folder / str(place), file)
 
-    def receive(self, connection: PeerConnection, pieces: Sequence[Piece]) -> None:
-        """Receive these pieces in their order. Raises PeerRefusedError and OSError."""
+    def receive(self, connection: PeerConnection, pieces: Sequence[Piece], pace: TransferPace = UNLIMITED) -> None:
+        """Receive these pieces in their order. Raises PeerRefusedError and OSError.
+
+        Only files that are wanted: the others are second names of files that are held, or of the script's own.
+        """
+        if any(place not in self._new for place, _ in pieces):
+            raise PeerRefusedError("the peer sends a file that is held already")
         buffer = bytearray(PIECE_BYTES)
         for piece in pieces:
             place, number = piece
             data = memoryview(buffer)[: length_of(self.sizes[place], number)]
-            connection.receive_piece(self.manifest.files[place].path, data)
+            connection.receive_piece(self.manifest.files[place].path, data, pace)
             self._write(piece, data)
 
     def keep(self) -> bool:

@@ -69,6 +69,11 @@ class SaveServer(PeerServer):
             _send(self._held, found, pieces, (connection, UNLIMITED))
 
     def _take(self, connection: PeerConnection, manifest: Manifest) -> None:
+        if self._held.get(manifest.id) == manifest:
+            connection.reply({"need": []})
+            connection.read_pieces([])
+            connection.reply({"kept": True})
+            return
         with self._arriving(manifest) as arrival:
             connection.reply({"need": arrival.wanted})
             while True:
@@ -206,14 +211,15 @@ def get(
 
     def move(connection: PeerConnection, batch: Batch) -> None:
         connection.write_pieces(batch)
-        arrival.receive(connection, batch)
-        how.pace.wait(sum(length_of(arrival.sizes[place], number) for place, number in batch))
+        arrival.receive(connection, batch, how.pace)
 
     with refusing_nonsense(), ExitStack() as end:
         connection, manifest = ask()
         end.enter_context(closing(connection))
         arrival = _begin(held, manifest, end)
-        Streams(pieces_of(manifest, arrival.wanted), arrival.sizes, move).run(connection, ask_again, how.connections)
+        Streams(pieces_of(manifest, arrival.wanted), arrival.sizes, move).run(
+            connection, ask_again, min(how.connections, connections_for(how.pace))
+        )
         if not arrival.keep():
             raise PeerRefusedError("the peer has not sent all files")
         return manifest

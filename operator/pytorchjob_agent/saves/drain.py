@@ -223,7 +223,8 @@ class Drain:
 
     def _copy(self, part: Manifest) -> None:
         def step(count: int) -> None:
-            self._pace.wait(count)
+            if self._final_since is None:  # else nobody trains any more
+                self._pace.wait(count)
             self._moved_at = time.monotonic()
             if self._ended:
                 raise TimeoutError("the agent ends")

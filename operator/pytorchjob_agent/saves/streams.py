@@ -7,7 +7,7 @@ one does itself.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from pytorchjob_agent.exchange.checksum import PIECE_BYTES, length_of
 from pytorchjob_agent.exchange.file_list import ManifestError
@@ -40,9 +40,10 @@ class Streams:
 
         `open_` raises PeerRefusedError, ManifestError and OSError: then one connection fewer helps.
         """
-        for _ in range(min(most, len(self._left)) - 1):
-            threading.Thread(target=self._help, args=(open_,), name="checkpoint stream", daemon=True).start()
         try:
+            with suppress(RuntimeError):  # no thread more is allowed here
+                for _ in range(min(most, len(self._left)) - 1):
+                    threading.Thread(target=self._help, args=(open_,), name="checkpoint stream", daemon=True).start()
             while (batch := self._next()) is not None:
                 self._move(first, batch)
         finally:
@@ -62,7 +63,7 @@ class Streams:
 
     def _help(self, open_: Callable[[], PeerConnection]) -> None:
         try:
-            with closing(open_()) as connection, refusing_nonsense():
+            with refusing_nonsense(), closing(open_()) as connection:
                 with self._changed:
                     self._helping.add(connection)
                 while (batch := self._take()) is not None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.exchange.checksum import PIECE_BYTES, count_of, of_pieces
+from pytorchjob_agent.exchange.checksum import PIECE_BYTES, count_of, length_of, of_pieces
 from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile
 from pytorchjob_agent.exchange.files import open_file
 from pytorchjob_agent.saves import formats, naming
@@ -378,14 +378,20 @@ def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None, 
         def read(number: int) -> bytes:
             started = time.monotonic()
             data = os.pread(source.fileno(), PIECE_BYTES, number * PIECE_BYTES)
+            if len(data) != length_of(file.size, number):
+                raise TornError(file, "has changed")
             if target is not None:
                 _write_at(target.fileno(), data, number * PIECE_BYTES)
             checksum = sha256(data).digest()
             on_piece(time.monotonic() - started)
             return checksum
 
-        with ThreadPoolExecutor(readers) as pool:
-            checksums = [*pool.map(read, range(count_of(file.size)))]
+        numbers = range(count_of(file.size))
+        if min(readers, len(numbers)) == 1:
+            checksums = [read(number) for number in numbers]
+        else:
+            with ThreadPoolExecutor(readers) as pool:
+                checksums = [*pool.map(read, numbers)]
     if not formats.is_whole(file.path, file.size, *_ends(path, file.size)):
         raise TornError(file, "is cut")
     return of_pieces(checksums)

@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -29,18 +29,21 @@ def follow_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-_adopter: int | None = None
+def left_behind(mark: str) -> list[int]:
+    """Return the processes below this one's parent whose environment has this text.
+
+    The parent adopts what a child of this one leaves behind when it dies. It may have other children, which are none of
+    ours: so only those count that were started with a text that is this process's alone.
+    """
+    text = os.fsencode(mark)
+    return [pid for pid in descendants(os.getppid()) if pid != os.getpid() and text in _environment(pid)]
 
 
-def be_adopted(parent: int) -> None:
-    """Note that this parent adopts orphans, and has no other children than this process and them."""
-    global _adopter
-    _adopter = parent
-
-
-def top() -> int:
-    """Return the process below which all is that this one and its children have started, also if a child has died."""
-    return _adopter if _adopter == os.getppid() else os.getpid()
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""  # it has ended, or is another user's
 
 
 def reap() -> dict[int, int]:
@@ -89,26 +92,31 @@ def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
     return found
 
 
-def kill_below(root: int, timeout: float = 5.0, keep: Collection[int] | None = None) -> dict[int, int]:
+def kill_below(root: int, timeout: float = 5.0) -> dict[int, int]:
     """SIGKILL all descendants of `root` until none is left; after `timeout` seconds give up on those that do not end.
 
-    With `keep`, those pids stay, and no child is collected: subprocess and multiprocessing wait for theirs themselves.
+    Return the return codes of the children that have ended.
     """
-    collect = reap if keep is None else dict
-    ended: dict[int, int] = collect()
+    ended = reap()
     deadline = time.monotonic() + timeout
-    while (pids := living_below(root, keep)) and time.monotonic() < deadline:
+    while (pids := descendants(root)) and time.monotonic() < deadline:
         for pid in pids:
             _kill(pid)
         time.sleep(0.005)
-        ended |= collect()
+        ended |= reap()
     return ended
 
 
-def living_below(root: int, keep: Collection[int] | None) -> list[int]:
-    """Return the descendants of `root` that are left; with `keep`, those that are neither kept nor zombies."""
-    pids = descendants(root)
-    return pids if keep is None else [pid for pid in pids if pid not in keep and is_alive(pid)]
+def kill_all(find: Callable[[], Sequence[int]], timeout: float = 5.0) -> None:
+    """SIGKILL what `find` returns until it returns nothing; after `timeout` seconds give up.
+
+    No child is collected: subprocess and multiprocessing wait for theirs themselves.
+    """
+    deadline = time.monotonic() + timeout
+    while (pids := find()) and time.monotonic() < deadline:
+        for pid in pids:
+            _kill(pid)
+        time.sleep(0.005)
 
 
 def is_alive(pid: int) -> bool:
@@ -157,5 +165,5 @@ def terminate(pid: int) -> None:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    except (ProcessLookupError, PermissionError):
+        return  # it has ended, or has become another user's

@@ -102,7 +102,7 @@ class Operator:
             self.recorder,
             now,
             Nodes(self.client),
-            Namespaces(self.client),
+            Namespaces(self.client, now),
             self.children.want,
             self._counts.lost,
             self.coordinator,

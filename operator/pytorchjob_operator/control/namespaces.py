@@ -4,6 +4,7 @@ A job's first pods need it, later passes do not. Without the right to read names
 """
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.errors import NotFound, RequestRefused
@@ -21,8 +22,8 @@ FRESH = timedelta(seconds=5)
 class Namespaces:
     """Reads namespaces, and caches what matters of them for `FRESH`."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    def __init__(self, client: ApiClient, clock: Callable[[], datetime]) -> None:
+        self._client, self._clock = client, clock
         self._read: dict[str, tuple[datetime, NamespaceState]] = {}
         self._forbidden = False
 
@@ -31,9 +32,10 @@ class Namespaces:
         self._read = {name: read for name, read in self._read.items() if abs(now - read[0]) < FRESH}
         return self._read[name][1] if name in self._read else None
 
-    async def read(self, name: str, now: datetime) -> None:
+    async def read(self, name: str) -> None:
         """Read a namespace. Raises ApiError if that may succeed later: pods without the agent could not be mended."""
-        self._read[name] = now, await self._state(name)
+        state = await self._state(name)
+        self._read[name] = self._clock(), state
 
     async def _state(self, name: str) -> NamespaceState:
         try:

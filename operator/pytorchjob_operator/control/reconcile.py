@@ -97,8 +97,10 @@ class Reconciler:
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
         if plan.namespace:
-            await self.namespaces.read(job.metadata.namespace, self.clock())
+            await self.namespaces.read(job.metadata.namespace)
             plan = self._plan(job, memory)
+            if plan.namespace:
+                return SOON
         if plan.nodes:
             await self.nodes.read(plan.nodes, self.clock())
             plan = self._plan(job, memory)
@@ -129,7 +131,8 @@ class Reconciler:
             reserved=memory.reserved,
         )
         plan = make_plan(seen)
-        self._update_coordinator(job.metadata.uid, plan.coordinator)
+        if not plan.namespace:  # else it is not known yet which pods have the agent
+            self._update_coordinator(job.metadata.uid, plan.coordinator)
         if plan.needs:
             self.want(plan.needs)
         if memory.reason != plan.reason:

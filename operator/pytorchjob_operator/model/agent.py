@@ -16,6 +16,7 @@ from pytorchjob_operator.model.base import INT32_MAX, Model, Number
 
 _DAY = 86_400
 _SIZE = r"^[1-9][0-9]{0,14}([kMGT]|[KMGT]i)?$"
+_RATE = r"^[1-9][0-9]{0,4}[MG]i?$"
 Limit = Annotated[int, Field(ge=0, le=30 * _DAY, json_schema_extra={"format": "int32"})]
 Window = Annotated[int, Field(ge=1, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 
@@ -147,11 +148,11 @@ class CheckpointMemory(Model):
     copies: Annotated[int, Field(ge=0, le=MOST_COPIES, json_schema_extra={"format": "int32"})] | None = Field(
         default=None, description="How many other pods keep a copy of each checkpoint. Unset: 1."
     )
-    copy_rate: Annotated[str, Field(max_length=20, pattern=_SIZE)] | None = Field(
+    copy_rate: Annotated[str, Field(max_length=8, pattern=_RATE)] | None = Field(
         default=None,
         description="How many bytes per second a pod sends to other pods while its workers train, and to durable"
         " storage. The agent uses one core more for each 500M. A restore is not slowed down: no worker trains"
-        " meanwhile. Unset: 200M. Example: 2G.",
+        " meanwhile. 1M at least. Unset: 200M. Example: 2G.",
     )
     durable: DurableDirectory | None = Field(
         default=None,

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.names import Reason
-from pytorchjob_operator.plan import conditions
+from pytorchjob_operator.plan import conditions, elastic
 from pytorchjob_operator.plan.context import Context
 
 PATIENCE = timedelta(minutes=5)
 """How long all pods have been ready before the job is said to train without the agent."""
 _WORDS = (
     f"all pods have been ready for {PATIENCE.seconds // 60} minutes, and no agent has reported: the job trains"
-    " without it. The pods' logs may say why; docs/agent.md lists the commands that the agent supports"
+    " without it so far. The pods' logs may say why; docs/agent.md lists the commands that the agent supports"
 )
 
 
@@ -24,7 +24,7 @@ def problem(context: Context) -> tuple[Reason, str] | None:
 
     Once said, it stays while the pods end: it is about the run.
     """
-    if not context.agent.use.injects or _reported(context):
+    if _reported(context):
         return None
     shown = conditions.find(context.seen.job.status.conditions, ConditionType.CONFIG_VALID)
     said = shown is not None and shown.reason == Reason.AGENT_ABSENT
@@ -42,11 +42,16 @@ def _due(context: Context) -> datetime | None:
     """Return when the agents have had their time; None if that is not the question."""
     pods = [*context.compared.present.values()]
     ready = [pod.ready_since for pod in pods if pod.active and pod.ready and pod.ready_since is not None]
-    asked = context.agent.use.injects and not _reported(context) and not context.compared.missing
-    return max(ready) + PATIENCE if asked and ready and len(ready) == len(pods) else None
+    all_ready = ready and len(ready) == len(pods) and not context.compared.missing
+    return max(ready) + PATIENCE if all_ready and not _reported(context) else None
 
 
 def _reported(context: Context) -> bool:
-    """Whether an agent of this job has reported; True as long as the coordinator has told nothing of the job."""
-    report = context.seen.report
-    return report is None or bool(report.round or report.waiting or report.spares)
+    """Whether an agent of this job has reported, or need not; True while the coordinator has told nothing of the job.
+
+    Of a job that is told to have the agent by its namespace or the operator, nobody expects one.
+    """
+    policy, report = context.seen.job.spec.agent, context.seen.report
+    if policy is None or not policy.inject or not context.agent.use.injects or report is None:
+        return True
+    return bool(report.round or report.waiting or report.spares or report.problems) or elastic.has_trained(context.seen)

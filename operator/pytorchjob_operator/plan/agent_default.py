@@ -1,7 +1,7 @@
 """Which jobs get the agent: by their own field, else by their namespace's label, else by the operator's setting.
 
-A job whose pods run keeps to what they have: label and setting may change, and two groups of pods would never join. A
-job that cannot have the agent and does not ask for it is told nothing.
+A job with pods keeps to what they have: label and setting may change, and two groups of pods would never join. A job
+that cannot have the agent and does not ask for it is told nothing.
 """
 
 from pytorchjob_operator.model import AgentPolicy, PyTorchJob
@@ -25,7 +25,8 @@ def decide(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> Agen
         return AgentChoice(job, AgentUse(False, AgentSource.JOB))
     if policy.inject is None and any(agent_variables.names_agent(template) for template in templates):
         return AgentChoice(job, AgentUse(False, AgentSource.IMAGE))
-    if not all(agent_variables.injected(injects, template, options) for template in templates):
+    can = [agent_variables.injected(injects, template, options) for template in templates]
+    if not all(can) and not (policy.inject and any(can)):
         return AgentChoice(job, AgentUse(False, AgentSource.NO_EFFECT))
     if policy.inject:
         return AgentChoice(job, AgentUse(True, AgentSource.JOB))
@@ -36,8 +37,8 @@ def decide(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> Agen
 
 def _use(seen: Observed, compared: ReplicaComparison) -> AgentUse:
     """Choose for a job that says nothing."""
-    if running := adoption.unfinished(compared):
-        return AgentUse(any(pod.injected for pod in running), AgentSource.RUNNING_PODS)
+    if pods := adoption.unfinished(compared) or seen.pods:
+        return AgentUse(any(pod.injected for pod in pods), AgentSource.PODS)
     label = None if seen.namespace is None else seen.namespace.agent
     if label is not None:
         return AgentUse(label is AgentDefault.INJECT, AgentSource.NAMESPACE)

@@ -12,8 +12,8 @@ from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, Round, SavePace
 
 GROW_SECONDS, _MOST_GROW_SECONDS = 1.0, 60.0
-"""How long a round that can grow waits for more new members after the first one: as long as a round takes to begin, so
-that two restarts become one where they cost much; at least and at most."""
+"""How long a round that can grow waits for more new members after the first one, at least and at most. Between them: as
+long as a round takes to begin, so that one start is enough for members that come one after another."""
 SAVE_SETTLES = 2.0
 """Seconds after a save in which other ranks may end theirs."""
 MOST_SECONDS = 1800.0
@@ -43,13 +43,15 @@ def newcomers(transition: Transition, phase: Running) -> list[str]:
         return []
     new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
     if not new or len(round_.ranks) >= state.policy.max_members:
-        transition.update(replace(phase, growing_since=None))
+        transition.update(replace(phase, growing_since=None, gathered_at=None))
         return []
-    return [] if awaits_save(transition, phase.round, phase.growing_since) else new
+    gathered_at = transition.now if phase.gathered_at is None else phase.gathered_at
+    transition.update(replace(phase, gathered_at=gathered_at))
+    return [] if awaits_save(transition, round_, gathered_at) else new
 
 
 def awaits_save(transition: Transition, round_: Round, since: float) -> bool:
-    """True if the round's next save comes by itself, and soon; `since`: when the first newcomer came."""
+    """True if the round's next save comes by itself, and soon; `since`: a save after that counts."""
     pace, now = transition.state.save_pace, transition.now
     if pace is None or any(may_save(round_, member) for member in transition.state.in_round()):
         return False

@@ -88,6 +88,8 @@ class Running:
     planned: PlannedRestart | None = None
     growing_since: float | None = None
     """Since when a member waits that the round has room for."""
+    gathered_at: float | None = None
+    """When no other member was waited for any more: from then on a save counts."""
 
 
 @dataclass(frozen=True, slots=True)

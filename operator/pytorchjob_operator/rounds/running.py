@@ -324,7 +324,7 @@ def advance(transition: Transition, phase: Running) -> None:
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)
         return
     if new := growth.newcomers(transition, phase):
-        phase = replace(phase, growing_since=None)
+        phase = replace(phase, growing_since=None, gathered_at=None)
         transition.update(phase)
         plan_restart(transition, phase, f"{', '.join(new[:3])} joined", CHECKPOINT_SECONDS)
 

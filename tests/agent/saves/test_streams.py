@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import cast
@@ -197,6 +197,24 @@ def test_what_an_arrival_keeps(tmp_path: Path, steps: list[bytes], kept: list[bo
         assert held.path(manifest, 0).read_bytes() == start + b"right"
     else:
         assert held.list() == ()
+
+
+def test_only_files_that_are_asked_for_are_written(tmp_path: Path) -> None:
+    """The others are second names of held files, which the script may have too."""
+    theirs = HeldSaves(tmp_path, "job", 10**8)
+    held = make(theirs, {"a.pt": b"whole"})
+    second = Manifest("job", SaveId(ROUND, 0, 2), (held.files[0], HeldFile("b.pt", 5, 1, "0" * 64)))
+    server = SaveServer(theirs, "127.0.0.1")
+    server.use(KEYS)
+    with closing(PeerConnection(KEYS.connect("127.0.0.1", server.port), KEYS.secret)) as connection:
+        assert connection.ask({"put": second.to_json()})["need"] == [1]
+        connection.write_pieces([(0, 0)])
+        with suppress(OSError):
+            connection._sock.sendall(b"wrong")
+        with pytest.raises((PeerRefusedError, OSError)):
+            connection.answer()
+    server.close()
+    assert theirs.path(held, 0).read_bytes() == b"whole"
 
 
 def test_another_save_under_the_number_of_one_that_arrives_is_refused(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from pytorchjob_agent.system import processes
 from tests.waiting import until
 
@@ -61,12 +59,28 @@ def test_a_zombie_lives_until_its_last_thread_has_ended() -> None:
     assert not processes.is_alive(child.pid)
 
 
-@pytest.mark.parametrize(("noted", "found"), [("os.getppid()", "parent"), ("1", "itself"), ("None", "itself")])
-def test_only_a_parent_that_adopts_counts_as_the_top(noted: str, found: str) -> None:
-    """Any other process has children that are none of ours: after the parent's death it is the machine's first one."""
-    note = "" if noted == "None" else f"processes.be_adopted({noted});"
-    code = f"import os; from pytorchjob_agent.system import processes; {note} print(processes.top(), os.getpid())"
+LEAVE = "import subprocess; subprocess.Popen(['sleep', '601'], start_new_session=True)"
+LEAVES = f"""
+import os, subprocess, sys
+from pytorchjob_agent.system import processes
+processes.adopt_orphans()
+other = subprocess.Popen(["sleep", "600"])
+child = os.fork()
+if child == 0:
+    env = dict(os.environ, OURS="/tmp/pytorchjob-agent-1/round-2")
+    subprocess.run([sys.executable, "-c", {LEAVE!r}], env=env)
+    left = lambda: [pid for pid in processes.left_behind("/tmp/pytorchjob-agent-1") if processes.is_alive(pid)]
+    print(len(left()), other.pid in left(), flush=True)
+    processes.kill_all(left, timeout=50)
+    print(len(left()), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(processes.is_alive(other.pid))
+other.kill()
+"""
+
+
+def test_of_the_parents_other_children_only_those_are_found_that_a_child_of_ours_has_left() -> None:
     env = os.environ | {"PYTHONPATH": "operator"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    top, own = map(int, done.stdout.split())
-    assert top == {"parent": os.getpid(), "itself": own}[found]
+    done = subprocess.run([sys.executable, "-c", LEAVES], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["1", "False", "0", "True"], done.stderr
