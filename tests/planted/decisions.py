@@ -327,8 +327,8 @@ DEFECTS: Sequence[Planted] = [
         "a changed setting splits a job that runs",
         MEMBERS,
         f"{PLAN}/agent_default.py",
-        "        return any(pod.injected for pod in running)\n",
-        "        pass\n",
+        "    if pods := adoption.unfinished(compared) or seen.pods:\n",
+        "    if pods := list(seen.pods[:0]):\n",
         ("tests/plan/test_agent_default.py",),
     ),
     Planted(

@@ -1,4 +1,4 @@
-"""Moves the pieces of one save over several connections at once: one encrypts or decrypts as much as one core does.
+"""Moves the pieces of one save over several connections at once, and reads them in several threads: each takes a core.
 
 The first connection decides whether the save is moved. The others help: what they do not bring to its end, the first
 one does itself.
@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from typing import TypeVar
 
 from pytorchjob_agent.exchange.checksum import PIECE_BYTES, length_of
 from pytorchjob_agent.exchange.file_list import ManifestError
@@ -18,6 +19,7 @@ _BATCH_BYTES = 8 * PIECE_BYTES
 """What is asked for at once: several pieces, so that the way there and back costs little."""
 _BATCH_PIECES = 256
 
+T = TypeVar("T")
 Batch = list[Piece]
 Move = Callable[[PeerConnection, Batch], None]
 """Moves a batch over a connection. Raises PeerRefusedError and OSError."""
@@ -94,6 +96,37 @@ class Streams:
     def _end_helpers(self) -> None:
         for connection in self._helping:
             connection.end()
+
+
+def in_threads(work: Callable[[int], T], count: int, threads: int) -> list[T]:
+    """Return the results for 0 to count - 1, which this many threads compute; the first error ends them all.
+
+    Nothing waits for the threads at the end of the program: storage may block them for ever.
+    """
+    if min(threads, count) <= 1:
+        return [work(number) for number in range(count)]
+    numbers, results, errors = iter(range(count)), dict[int, T](), list[BaseException]()
+    lock = threading.Lock()
+
+    def run() -> None:
+        while not errors:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            try:
+                results[number] = work(number)
+            except BaseException as error:
+                errors.append(error)
+
+    running = [threading.Thread(target=run, name="checkpoint reader", daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(count)]
 
 
 def _batches(pieces: Sequence[Piece], sizes: Sequence[int]) -> list[Batch]:

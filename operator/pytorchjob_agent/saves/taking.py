@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -22,6 +21,7 @@ from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.saves.manifest import MOST_FILES, Manifest, Together
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
+from pytorchjob_agent.saves.streams import in_threads
 
 _CLOSER = 1.5
 OnPiece = Callable[[float], None]
@@ -386,12 +386,7 @@ def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None, 
             on_piece(time.monotonic() - started)
             return checksum
 
-        numbers = range(count_of(file.size))
-        if min(readers, len(numbers)) == 1:
-            checksums = [read(number) for number in numbers]
-        else:
-            with ThreadPoolExecutor(readers) as pool:
-                checksums = [*pool.map(read, numbers)]
+        checksums = in_threads(read, count_of(file.size), readers)
     if not formats.is_whole(file.path, file.size, *_ends(path, file.size)):
         raise TornError(file, "is cut")
     return of_pieces(checksums)
