@@ -5,6 +5,7 @@ request fails with it, and ends with it. What another one does not bring to its 
 """
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -30,8 +31,8 @@ from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.streams import Batch, Streams
 
-MOST_CONNECTIONS = 4
-"""Over which one save is moved."""
+MOST_CONNECTIONS = min(len(os.sched_getaffinity(0)), 4)
+"""Over which one save is moved: more than there are cores slow each other down."""
 _CONNECTION_RATE = 500e6
 """Bytes per second that one connection moves on one core, about: a faster pace takes more connections."""
 

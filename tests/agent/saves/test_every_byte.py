@@ -94,7 +94,7 @@ def get(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
 @pytest.mark.parametrize("copy", [put, get])
 @pytest.mark.parametrize("side", ["client", "server"])
 def test_a_copy_that_is_cut_after_any_byte_is_not_held(tmp_path: Path, copy: Copy, side: str) -> None:
-    """The wire breaks after a number of bytes of one side. Only the end of a `put` may be missing: all files are there."""
+    """The wire breaks after a number of bytes of one side. Only the end of a `put` may be missing: it has its files."""
     own, theirs = HeldSaves(tmp_path / "own", "job", 10**6), HeldSaves(tmp_path / "theirs", "job", 10**6)
     hold(own)
     cut = 0
