@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from pytorchjob_operator.control.namespaces import FRESH
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.errors import Unavailable
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from tests.control.world import PODS, World
@@ -82,3 +83,25 @@ async def test_no_pod_is_created_before_the_namespace_answers(world: World) -> N
     world.api.failing = lambda request: None
     await world.reconcile()
     assert injected(world) == {True}
+
+
+class Told:
+    """A coordinator that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.updates: list[CoordinatorUpdate] = []
+
+    def report(self, uid: str) -> None:
+        return None
+
+    def apply(self, uid: str, update: CoordinatorUpdate) -> None:
+        self.updates.append(update)
+
+
+async def test_the_coordinator_hears_nothing_of_a_plan_that_does_not_know_the_namespace(world: World) -> None:
+    """It would forget the members of a job whose pods have just gone."""
+    start(world)
+    world.reconciler.coordinator = told = Told()
+    await world.reconcile()
+    assert told.updates
+    assert not any(isinstance(update, Forget) for update in told.updates)
