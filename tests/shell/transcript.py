@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.readme import CLUSTER, LOCAL, REGISTRY, ROOT, Done, commit, sections, with_registry
 
 FOLDER = ROOT / "docs/transcripts"
-_HEAD = """# {title}, run in a fresh clone
+_HEAD = """# {title}
 
 The output of {what},
 on {date}, at commit {commit}. The machine has {cores} cores.
@@ -54,7 +54,7 @@ def section(heading: str) -> Callable[[], list[str]]:
 PAGES = (
     Page(
         name="local",
-        title="README's local section",
+        title="README's local section, run in a fresh clone",
         what="each block of [README's local section](../../README.md#try-it-one-machine-no-cluster)",
         test="tests/test_readme.py::test_the_local_section_works_as_written",
         commands=section(LOCAL),
@@ -62,14 +62,14 @@ PAGES = (
     ),
     Page(
         name="cluster",
-        title="README's cluster section",
+        title="README's cluster section, run in a fresh clone",
         what="the block of [README's cluster section](../../README.md#on-a-cluster)",
         test="e2e/test_readme.py::test_the_cluster_section_works_as_written",
         commands=section(CLUSTER),
     ),
     Page(
         name="registry",
-        title="README's commands for a cluster with a registry",
+        title="README's commands for a cluster with a registry, run in a fresh clone",
         what="the second row of the table in [README's cluster section](../../README.md#on-a-cluster), then a job",
         test="e2e/test_registry.py::test_operator_and_job_come_from_the_registry",
         commands=with_registry,

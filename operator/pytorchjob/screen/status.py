@@ -10,6 +10,7 @@ from pytorchjob.view.job_view import JobView, ProgressView, RoundView
 from pytorchjob.view.restarts import Restarts
 from pytorchjob.view.rows import Row, counts
 from pytorchjob.view.state import State
+from pytorchjob_operator.rounds.values import count
 
 _HEADER = ("ROLE", "RANKS", "POD", "NODE", "PHASE", "STATE", "RESTARTS", "STEP", "LAST LINE")
 _GOOD = (State.TRAINING, State.RUNNING, State.SUCCEEDED)
@@ -52,7 +53,11 @@ def print_status(view: JobView) -> str:
 
 
 def _round(round_: RoundView, now: datetime) -> Iterator[StyledLine]:
-    size = f"{round_.members} pods, {round_.workers} workers" if round_.members is not None else "no round yet"
+    size = (
+        f"{count(round_.members, 'pod')}, {count(round_.workers or 0, 'worker')}"
+        if round_.members is not None
+        else "no round yet"
+    )
     yield StyledLine(f"Round:     {round_.id or '-'}: {size}{_inside(round_)}")
     if round_.last_restart:
         when = f"{_age(round_.last_restart_at, now)} ago, " if round_.last_restart_at else ""

@@ -14,6 +14,7 @@ from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.names import AGENT_INSTALL, Reason
+from pytorchjob_operator.rounds.values import count
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _FIRST_ROUND = timedelta(seconds=60)
@@ -175,8 +176,8 @@ def _running_since(seen: Seen) -> datetime | None:
 
 
 def _round_words(elastic: Object) -> str:
-    members, world = elastic.get("members"), elastic.get("worldSize")
-    return f"Round {elastic.get('round')} has {members} pods and {world} workers."
+    members, world = int(elastic.get("members") or 0), int(elastic.get("worldSize") or 0)
+    return f"Round {elastic.get('round')} has {count(members, 'pod')} and {count(world, 'worker')}."
 
 
 def _injected(pod: Object) -> bool:
