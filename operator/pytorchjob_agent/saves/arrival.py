@@ -28,7 +28,7 @@ class Arrival:
     def __init__(self, held: HeldSaves, manifest: Manifest, wanted: Sequence[int], folder: Path) -> None:
         """Take over an empty folder with room for the `wanted` files; the others are held. Raises PeerRefusedError."""
         self.manifest, self.wanted = manifest, tuple(wanted)
-        self.sizes = [file.size for file in manifest.files]
+        self.sizes = manifest.sizes
         self._held, self._folder = held, folder
         self._lock = threading.Condition()
         self._checksums: dict[Piece, bytes] = {}

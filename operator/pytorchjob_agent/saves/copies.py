@@ -66,7 +66,8 @@ class SaveServer(PeerServer):
             connection.reply({"missing": True})  # members below it in the tree ask until it has it
             return
         connection.reply({"manifest": found.to_json()})
-        while pieces := connection.read_pieces([file.size for file in found.files]):
+        sizes = found.sizes
+        while pieces := connection.read_pieces(sizes):
             _send(self._held, found, pieces, (connection, UNLIMITED))
 
     def _take(self, connection: PeerConnection, manifest: Manifest) -> None:
@@ -169,7 +170,7 @@ def put(held: HeldSaves, manifest: Manifest, peer: Address, keys: RoundKeys, pac
         connection, answer = offer()
         with closing(connection):
             wanted = places(answer, len(manifest.files))
-            streams = Streams(pieces_of(manifest, wanted), [file.size for file in manifest.files], move)
+            streams = Streams(pieces_of(manifest, wanted), manifest.sizes, move)
             streams.run(connection, lambda: offer()[0], connections_for(pace))
             connection.write_pieces([])
             if not connection.answer().get("kept"):

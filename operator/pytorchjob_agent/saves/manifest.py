@@ -41,9 +41,14 @@ class Manifest:
     """What its writer knew by then: an agent that restores this save awaits the same."""
 
     @property
+    def sizes(self) -> list[int]:
+        """Bytes of each file."""
+        return [file.size for file in self.files]
+
+    @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(file.size for file in self.files)
+        return sum(self.sizes)
 
     @property
     def name(self) -> str:
