@@ -162,9 +162,10 @@ def test_a_command_of_v1_goes_on_with_the_agent_after(unchanged: Drama, fault: F
     (pod, *_) = act.scene.pods().values()
     assert [container["name"] for container in pod["spec"]["initContainers"]] == ["pytorchjob-agent-install"]
     struck = fault.strike(act.scene)
-    unchanged.recovered(act, struck, counted=int(fault.counted))
+    group = unchanged.recovered(act, struck, counted=int(fault.counted))
     unchanged.no_container_restarted(act)
-    unchanged.shown(lambda status: status["members"] == WORKERS)
+    (count,) = group.restarts
+    unchanged.shown(lambda status: (status["members"], status.get("restarts", 0)) == (WORKERS, count))
     if fault.strike is delete_gently:
         unchanged.lost_nothing(act, struck)  # below a shell too, which keeps SIGTERM to itself
     if fault.counted:

@@ -312,7 +312,17 @@ def test_a_file_larger_than_the_memory_is_not_read(member: Member) -> None:
     assert (member.held.list(), member.held.left) == ((), True)
 
 
-def test_a_save_that_takes_too_long_to_read_does_not_keep_the_agent_from_its_coordinator(tmp_path: Path) -> None:
+def test_a_save_that_takes_too_long_to_read_does_not_keep_the_agent_from_its_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece takes long, so that a copy that nothing ends does not fill the disk."""
+    read = os.pread
+
+    def slowly(number: int, most: int, offset: int) -> bytes:
+        time.sleep(0.2)
+        return read(number, most, offset)
+
+    monkeypatch.setattr(os, "pread", slowly)
     member = Member(tmp_path, 3 * TERABYTE, patience=(30, 1))
     try:
         _sparse(member.root / "latest.pt", TERABYTE)
