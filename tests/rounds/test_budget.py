@@ -147,8 +147,9 @@ def test_the_same_error_again_and_again(rounds: list[tuple[float, int | None]], 
     assert end(job) == reason
 
 
-TRAIN = "0 train.py:7 wait(); 1 train.py:9 <module>"
-OTHER = "0 train.py:7 wait(); 1 train.py:8 <module>"
+TRAIN = {"0": "train.py:7 wait()", "1": "train.py:9 <module>"}
+OTHER = TRAIN | {"1": "train.py:8 <module>"}
+FROZEN: dict[str, str | None] = {"0": None}
 
 
 @pytest.mark.parametrize(
@@ -160,10 +161,13 @@ OTHER = "0 train.py:7 wait(); 1 train.py:8 <module>"
         pytest.param([(3700, None, TRAIN)] * 3, None, id="after hours without any report"),
         pytest.param([(2, 5, TRAIN), (2, 6, TRAIN), (2, 7, TRAIN)], None, id="further each time"),
         pytest.param([(2, 5, TRAIN), (2, 5, OTHER), (2, 5, TRAIN)], None, id="elsewhere between"),
-        pytest.param([(2, 5, "")] * 3, None, id="nobody knows where"),
+        pytest.param([(2, 5, FROZEN)] * 3, "SameHangAgain", id="three times frozen"),
+        pytest.param([(2, 5, {})] * 3, None, id="nobody knows where"),
     ],
 )
-def test_the_same_hang_again_and_again(hangs: list[tuple[float, int | None, str]], reason: str | None) -> None:
+def test_the_same_hang_again_and_again(
+    hangs: list[tuple[float, int | None, dict[str, str | None]]], reason: str | None
+) -> None:
     job = running(2)
     for number, (seconds, step, places) in enumerate(hangs):
         assert end(job) is None

@@ -25,6 +25,11 @@ def stuck(rank: int, number: int, *calls: str) -> Failure:
     return failure(rank, message="m", hang=True, idle=30.0, positions=positions)
 
 
+def at_place(failure: Failure, *places: str | None) -> Failure:
+    """The same with where the ranks of its pod are."""
+    return replace(failure, places={str(rank): place for rank, place in enumerate(places, failure.rank)})
+
+
 def past(at: float, step: int | None = None, signature: str = "") -> PastRestart:
     return PastRestart(at, TrainingReason.WORKER_FAILED, "", True, signature or f"error at {at}", step)
 
@@ -90,11 +95,26 @@ def reason(state: JobState, *failures: Failure) -> EndReason | None:
             "collective 4 of group 0; 1 other rank waits for it",
             id="it has begun another collective",
         ),
+        pytest.param(
+            [at_place(stuck(0, 3), "t.py:8 load()"), at_place(stuck(1, 4, "barrier"), "t.py:9 step()")],
+            "rank 0 (pod-0) hangs: m; it has not begun barrier, collective 4 of group 0, in which other ranks wait "
+            "(t.py:9 step()); 1 other rank waits for it",
+            id="the line is known in which the other one waits",
+        ),
         pytest.param([failure(7)], "rank 7 (replica 7) exited with code 1: ValueError: no", id="its member is gone"),
     ],
 )
 def test_a_failure_in_words(failures: list[Failure], words: str) -> None:
     assert first_failure(state(), failures).sentence == words
+
+
+@pytest.mark.parametrize(
+    ("places", "place"),
+    [(("t.py:8 load()", "t.py:9 step()"), "t.py:8 load()"), ((None, "t.py:9 step()"), ""), ((), "")],
+)
+def test_the_place_is_that_of_the_rank_at_fault(places: tuple[str | None, ...], place: str) -> None:
+    shown = first_failure(state(), [at_place(stuck(0, 3), *places), stuck(1, 4, "barrier")])
+    assert (shown.rank, shown.place) == (0, place)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ has begun fewer is late, whatever its processor does; and the first one that is 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .fields import MAX_INT, is_int, is_text
@@ -62,22 +62,34 @@ class CollectiveFault:
     """The collective of the others. Empty: not known."""
     own: str = ""
     """What these ranks have begun instead. Empty: nothing."""
+    place: str = ""
+    """Where another rank waits in it, by its script's innermost frame. Empty: not known."""
 
 
+_NOWHERE: Mapping[str, str | None] = {}
 _Group = Mapping[int, GroupPosition]
 """The positions in one group, by rank."""
 
 
-def find_fault(positions: Iterable[GroupPosition], waited: float = WAITED) -> CollectiveFault | None:
+def find_fault(
+    positions: Iterable[GroupPosition], waited: float = WAITED, places: Mapping[str, str | None] = _NOWHERE
+) -> CollectiveFault | None:
     """Return which ranks keep others waiting; None if all have begun the same, or none waits for `waited` seconds.
 
-    Of two equal halves, the one with the lowest rank counts as right.
+    Of two equal halves, the one with the lowest rank counts as right. `places` has where ranks are.
     """
     groups: dict[str, dict[int, GroupPosition]] = {}
     for position in positions:
         groups.setdefault(position.group, {})[position.rank] = position
     old = {name: group for name, group in sorted(groups.items()) if len(group) > 1 and _waits(group, waited)}
-    return next(filter(None, (_difference(name, group) for name, group in old.items())), None) or _late(old, groups)
+    found = next(filter(None, (_difference(name, group) for name, group in old.items())), None) or _late(old, groups)
+    return None if found is None else replace(found, place=_place(found, groups[found.group], places))
+
+
+def _place(fault: CollectiveFault, group: _Group, places: Mapping[str, str | None]) -> str:
+    """Return where a rank is that is in the collective itself; one that has begun more is elsewhere."""
+    inside = (rank for rank, each in sorted(group.items()) if each.latest and each.begun == fault.number)
+    return next(filter(None, (places.get(str(rank)) for rank in inside if rank not in fault.ranks)), "")
 
 
 def _waits(group: _Group, seconds: float) -> bool:

@@ -25,6 +25,8 @@ class FirstFailure:
     """How many other ranks failed too, or wait for it."""
     collective: CollectiveFault | None = None
     """The collective that the rank keeps from ending. None: not known, or it failed for another reason."""
+    place: str = ""
+    """Of a hang: where the rank is, by its script's innermost frame. Empty: it gives no stack."""
 
     @property
     def sentence(self) -> str:
@@ -59,13 +61,14 @@ def collective_words(fault: CollectiveFault) -> str:
     number = f"collective {fault.number} of group {fault.group}"
     call = f"{fault.call}, {number}" if fault.call else number
     own = fault.own or "another collective"
+    at = f" ({fault.place})" if fault.place else ""
     match fault.kind:
         case CollectiveFaultKind.NOT_BEGUN:
-            return f"{it} has not begun {call}, in which other ranks wait"
+            return f"{it} has not begun {call}, in which other ranks wait{at}"
         case CollectiveFaultKind.DIFFERS:
-            return f"{it} has begun {own} where other ranks have begun {call}"
+            return f"{it} has begun {own} where other ranks have begun {call}{at}"
         case CollectiveFaultKind.OTHER_ORDER:
-            return f"{it} has begun {own} in another group before {call}, in which other ranks wait"
+            return f"{it} has begun {own} in another group before {call}, in which other ranks wait{at}"
 
 
 ENDED_EARLY = "ended with success while other ranks waited for it in a collective"

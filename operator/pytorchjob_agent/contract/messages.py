@@ -110,8 +110,9 @@ class Failed(Message):
     """True if the workers live but make no progress."""
     waits: bool = a_flag(default=False)
     """Of a hang: True if the rank waits for others in a collective, so it is not the cause."""
-    places: str = a_text(1024, default="")
-    """Of a hang: where each rank of this pod is, by the script's innermost frames. Equal for equal places."""
+    places: Mapping[str, str | None] = some_texts(default_factory=dict)
+    """Of a hang: where each rank of this pod is, by its script's innermost frame, like `train.py:8 load()`. None: it
+    gives no stack."""
     age: float = a_number(default=0.0)
     """Seconds between the failure and the sending of this message."""
     idle: float = a_number(default=0.0)

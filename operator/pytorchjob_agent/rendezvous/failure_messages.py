@@ -24,6 +24,7 @@ _REASONS: dict[int, ExitReason] = {
 """The reason of an end that the coordinator commanded with one of the agent's own codes."""
 
 
+_NOWHERE: Mapping[str, str | None] = {}
 _STOPPED = (-SIGTERM, -SIGKILL)
 """A worker that was about to exit, and was stopped for others, has noted its own code."""
 
@@ -135,10 +136,9 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def ranks_at(places: Mapping[int, StackPlace | None], first_rank: int) -> str:
+def ranks_at(places: Mapping[int, StackPlace | None], first_rank: int) -> dict[str, str | None]:
     """Return where the ranks are, without anything that changes from one hang to the next at the same place."""
-    found = [f"{first_rank + local} {place.where if place is not None else '-'}" for local, place in places.items()]
-    return "; ".join(sorted(found))
+    return {str(first_rank + local): None if at is None else at.where for local, at in places.items()}
 
 
 def message(
@@ -148,7 +148,7 @@ def message(
     waits: bool = False,
     age: float = 0.0,
     idle: float = 0.0,
-    places: str = "",
+    places: Mapping[str, str | None] = _NOWHERE,
     positions: tuple[GroupPosition, ...] = (),
 ) -> Failed:
     """Return the report of a failure to the coordinator; `age`: seconds since then, `idle`: without progress before."""
@@ -164,7 +164,7 @@ def message(
         waits=waits,
         age=age,
         idle=idle,
-        places=places[:1024],
+        places=places,
         positions=positions,
         errors=report.errors,
         raised_in=report.raised_in,

@@ -294,14 +294,15 @@ class ElasticAgent(LocalElasticAgent):
     def _fail(self, group: WorkerGroup, step: Step) -> bool:
         """Report what failed, kill the workers, and wait for the next round; True if this agent ends instead."""
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
-        assigned, waits, found_at, at, fault = self._assigned(), False, time.monotonic(), "", None
+        assigned, waits, found_at, fault = self._assigned(), False, time.monotonic(), None
+        at: dict[str, str | None] = {}
         idle = self._verdict.idle if self._verdict is not None else 0.0
         if self._verdict is not None:
             places = self._workers.places()
             positions = self._workers.positions(assigned.first_rank)
-            fault = find_fault(positions) if self._verdict.idle else None
-            own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank, fault)
             at = failure_messages.ranks_at(places, assigned.first_rank)
+            fault = find_fault(positions, places=at) if self._verdict.idle else None
+            own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank, fault)
             self._hangs = self._hangs.then(at, self._workers.report(found_at).get("step"), found_at)
             self._membership.client.send(
                 failure_messages.message(assigned, own, waits=waits, idle=idle, places=at, positions=positions)

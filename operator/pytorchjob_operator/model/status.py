@@ -114,6 +114,9 @@ class CollectiveStatus(Model):
     own: Annotated[str, Field(max_length=64)] | None = Field(
         default=None, description="What the rank has begun in its place. Unset: nothing, or unknown."
     )
+    place: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="Where another rank waits in it. Unset: unknown. Example: train.py:38 step()."
+    )
 
 
 class FirstFailureStatus(Model):
@@ -137,6 +140,9 @@ class FirstFailureStatus(Model):
     )
     collective: CollectiveStatus | None = Field(
         default=None, description="The collective in which other ranks wait for this one. Unset: none, or unknown."
+    )
+    place: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="Of a hang: where the rank is. Unset: it gives no stack. Example: train.py:8 load()."
     )
 
 

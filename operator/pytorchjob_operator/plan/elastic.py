@@ -178,6 +178,7 @@ def _first(failure: FirstFailure | None) -> FirstFailureStatus | None:
         step=None if failure.step is None else min(failure.step, _MOST),
         message=failure.message[:1024] or None,
         collective=_collective(failure.collective),
+        place=failure.place[:256] or None,
     )
 
 
@@ -190,6 +191,7 @@ def _collective(fault: CollectiveFault | None) -> CollectiveStatus | None:
         number=min(fault.number, _MOST),
         call=fault.call or None,
         own=fault.own or None,
+        place=fault.place[:256] or None,
     )
 
 

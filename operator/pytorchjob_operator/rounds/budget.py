@@ -80,7 +80,12 @@ def _collective_fault(failures: Sequence[Failure], first: Failure) -> Collective
         waited = _WATCHDOG
     else:
         return None
-    return find_fault([known for failure in failures for known in failure.positions], waited)
+    return find_fault([known for failure in failures for known in failure.positions], waited, _places(failures))
+
+
+def _places(failures: Sequence[Failure]) -> dict[str, str | None]:
+    """Return where the ranks of all pods are."""
+    return {rank: at for failure in failures for rank, at in failure.places.items()}
 
 
 def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
@@ -123,6 +128,7 @@ def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
         reached_step(state),
         len(later),
         fault,
+        first.places.get(str(first.rank)) or "",
     )
 
 
@@ -140,7 +146,7 @@ def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVe
     first, step = root_cause(failures), reached_step(state)
     shown = first_failure(state, failures)
     message = shown.sentence
-    same = "; ".join(sorted(failure.places for failure in failures if failure.places)) if first.hang else ""
+    same = "; ".join(f"{rank} {at}" for rank, at in sorted(_places(failures).items())) if first.hang else ""
     text = f"hang {same}" if same else f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}"
     signature = past_failures.signature(text)
     reason = TrainingReason.WORKERS_HANG if first.hang else TrainingReason.WORKER_FAILED

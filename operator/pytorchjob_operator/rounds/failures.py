@@ -31,7 +31,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         hang=message.hang,
         waits=message.waits,
         idle=max(message.idle, 0.0),
-        places=message.places if whole else "",
+        places=message.places if whole else {},
         positions=message.positions if whole else tuple(replace(each, recent=()) for each in message.positions),
         errors=message.errors,
         raised_in=message.raised_in,

@@ -211,8 +211,8 @@ class Failure:
     """Of a hang: True if the rank waits for another rank."""
     idle: float = 0.0
     """Of a hang: seconds without progress before `at`, as the member measured them."""
-    places: str = ""
-    """Of a hang: where each rank of the pod is."""
+    places: Mapping[str, str | None] = field(default_factory=dict)
+    """Of a hang: where each rank of the pod is. None: it gave no stack."""
     positions: tuple[GroupPosition, ...] = ()
     """How far each rank of the pod is in its process groups."""
     errors: tuple[str, ...] = ()

@@ -102,3 +102,21 @@ def no_calls(positions: list[GroupPosition]) -> list[GroupPosition]:
 def test_the_rank_that_keeps_the_others_waiting(positions: list[GroupPosition], fault: CollectiveFault | None) -> None:
     assert find_fault(positions, 5) == fault
     assert find_fault(positions[::-1], 5) == fault
+
+
+@pytest.mark.parametrize(
+    ("positions", "place"),
+    [
+        pytest.param(ranks("ax ay", "ax ay", "ax"), "t.py:0", id="of the ranks that wait, the lowest"),
+        pytest.param(ranks("ax", "ax ay", "ax ay"), "t.py:1", id="rank 0 is late"),
+        pytest.param(ranks("ax ay az", "ax ab", "ax ay"), "t.py:2", id="one that has begun more is elsewhere"),
+        pytest.param(ranks("ax ay bx", "ax", "ax bx"), "", id="none is in it any more"),
+        pytest.param(ranks("ax ay", "ax", first=3), "", id="it gives no stack"),
+        pytest.param(ranks("ax ay", "ax", first=5), "", id="nothing is known of where ranks are"),
+    ],
+)
+def test_where_the_others_wait(positions: list[GroupPosition], place: str) -> None:
+    at: dict[str, str | None] = {str(rank): f"t.py:{rank}" for rank in range(3)} | {"3": None}
+    found = find_fault(positions, 5, at)
+    assert found is not None
+    assert found.place == place
