@@ -26,6 +26,32 @@ def test_the_guard_of_forks_knows_when_a_process_uses_the_gpu(code: str, touched
 
 
 @NEEDS_GPU
+def test_a_process_that_waits_has_a_context_and_its_cost_is_known(record: Record) -> None:
+    """It does what a script does first, and then uses the GPU as any other."""
+    code = f"""
+import subprocess, sys, time
+sys.path[:0] = [{str(ROOT / "operator")!r}]
+import torch
+from pytorchjob_agent.workers import ready
+
+def used():
+    ask = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(ask, capture_output=True, text=True, check=True).stdout)
+
+before, at = used(), time.perf_counter()
+ready.make_context(0)
+took = time.perf_counter() - at
+assert torch.cuda.is_initialized()
+cost, at = used() - before, time.perf_counter()
+torch.ones(64, 64, device="cuda").mm(torch.ones(64, 64, device="cuda")).sum().item()
+print(took, cost, time.perf_counter() - at)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    took, cost, first = done.stdout.split()[-3:]
+    record("ready", context_seconds=float(took), megabytes=int(cost), first_multiplication_seconds=float(first))
+
+
+@NEEDS_GPU
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_what_a_poll_for_requests_costs_behind_queued_kernels(device: str, record: Record) -> None:
     """All ranks ask each other by an all-reduce of 16 bytes: on the GPU it would wait for all queued kernels."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.workers.ready import PAUSE_SECONDS
 from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import Job
 from tests.gpu.conftest import GPU, NEEDS_GPU, TRAIN, Record
@@ -47,13 +48,13 @@ def told(job: Job) -> Any:
     return last
 
 
-@pytest.mark.parametrize("mode", ["cold", "warm"])
+@pytest.mark.parametrize("mode", ["cold", "warm", "ready"])
 def test_a_killed_rank_is_back(job: Job, backend: str, mode: str, record: Record) -> None:
     job.env["PYTORCHJOB_START_MODE"] = mode
     start(job, 3, STEPS="100000")
     first_step(job, 0)
-    for number in range(KILLS):
-        time.sleep(1)
+    for number in range(KILLS if mode != "ready" else KILLS // 3 + 1):
+        time.sleep(PAUSE_SECONDS + 10 if GPU and mode == "ready" else 1)
         at = time.time()  # noqa: TID251  the workers print it too
         os.kill(worker(job, number % 3), signal.SIGKILL)
         record("killed", backend=backend, mode=mode, seconds=first_step(job, number + 1) - at)

@@ -19,6 +19,7 @@ from pytorchjob_agent.contract.environment import (
     PET_RDZV_ENDPOINT,
     PREFLIGHT,
     RANK,
+    START_MODE,
     WORLD_SIZE,
 )
 from pytorchjob_agent.preflight.facts import CUDA, Facts
@@ -108,8 +109,9 @@ def _gpus(facts: Facts) -> CheckResult:
     by = f"resources.limits has {limit} GPUs" if lost else assigned
     why = f" ({torch.problem})" if torch.problem else ""
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
+    ready = torch.visible and facts.env.get(START_MODE) == "ready"
     return _result(
-        found,
+        f"{found}; a process that waits takes about 0.5 GB of each" if ready else found,
         few,
         f"{by}, but torch {torch.version} sees {torch.visible}{why}{processes}",
         "request as many GPUs as processes (resources.limits of the container), with a build of torch for the node's "

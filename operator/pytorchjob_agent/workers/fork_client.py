@@ -4,6 +4,7 @@ If the server cannot fork a worker, the client logs each reason once, and its ca
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,9 +17,10 @@ from typing import TextIO
 
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.readable import wait_readable
-from pytorchjob_agent.workers import fork_server
+from pytorchjob_agent.workers import fork_server, ready
 from pytorchjob_agent.workers.forked_program import Program
 
+_LOCAL_RANK = "LOCAL_RANK"
 _PYTHON = "PYTHON_EXEC"  # torchrun's variable for another interpreter of the workers
 _PATIENCE = 120.0  # seconds that the imports may take before workers start cold
 _MOST_DEATHS = 3
@@ -53,6 +55,20 @@ class ForkedWorker:
         except (TimeoutError, BlockingIOError):
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
 
+    def run(self, program: Program, outputs: tuple[int, int]) -> bool:
+        """Run a program in a process that waits for one; False: it has ended, or cannot run this one."""
+        with contextlib.suppress(OSError):
+            self._channel.settimeout(_PATIENCE)
+            _send(self._channel, fork_server.FORK, program.to_json(), outputs)
+            if _receive(self._channel) == str(self.pid):
+                return True
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """Let a process that waits for a program end without one."""
+        self._channel.close()
+
     def _await(self, timeout: float | None) -> int:
         if self.returncode is None:
             self._channel.settimeout(timeout)
@@ -75,8 +91,12 @@ class ForkServer:
         """Use `start`."""
         self._modules, self._folder = tuple(modules), folder
         self._python = os.environ.get(_PYTHON, sys.executable)
+        self._born = dict(os.environ)
         self._deaths = 0
         self._reported: set[str] = set()
+        self._ready: dict[int, ForkedWorker] = {}
+        """Processes that wait for a program, by local rank."""
+        self.makes_ready = False
         self._process, self._control = self._launch()
 
     @classmethod
@@ -86,7 +106,7 @@ class ForkServer:
 
     def pids(self) -> set[int]:
         """Return the processes to keep when all other descendants of the launcher are killed."""
-        return {self._process.pid}
+        return {self._process.pid, *(process.pid for process in self._ready.values())}
 
     def wait(self, seconds: float) -> bool:
         """Wait until the imports are done or the server has died; False after `seconds`."""
@@ -96,11 +116,28 @@ class ForkServer:
         self, args: Sequence[str], env: dict[str, str], out: TextIO | None, err: TextIO | None
     ) -> ForkedWorker | None:
         """Return a worker that writes to these files, or to the launcher's; None if it has to start cold."""
+        outputs = (out.fileno() if out else 1, err.fileno() if err else 2)
         try:
-            return self._ask(self._program(args, env), (out.fileno() if out else 1, err.fileno() if err else 2))
+            program = self._program(args, env)
+            return self._take_ready(program, outputs) or self._fork(program, outputs)
         except RefusedError as refusal:
             self._report(str(refusal))
             return None
+
+    def prepare(self, count: int, pause: float = ready.PAUSE_SECONDS) -> None:
+        """Let a process for each of so many local ranks make the context of its GPU, after `pause` seconds, and wait.
+
+        It does nothing unless `makes_ready` is set.
+        """
+        if not self.makes_ready:
+            return
+        for local_rank in range(count):
+            if local_rank not in self._ready:
+                try:
+                    request = (fork_server.PREPARE, json.dumps([local_rank, pause]))
+                    self._ready[local_rank] = self._ask(*request, ())
+                except RefusedError as refusal:
+                    self._say_once(f"no worker waits with the context of its GPU: {refusal}")
 
     def revive(self) -> None:
         """Start a server that has died again, for the next round, at most three times."""
@@ -108,11 +145,13 @@ class ForkServer:
             return
         self._deaths += 1
         self._reported.clear()
+        self._drop_ready()
         self._control.close()
         self._process, self._control = self._launch()
 
     def close(self) -> None:
         """Stop the server. Exit codes of remaining workers are lost."""
+        self._drop_ready()
         self._control.close()
         self._process.kill()
         self._process.wait()
@@ -133,12 +172,37 @@ class ForkServer:
             raise RefusedError(f"{' '.join(args[:4])!r} is not torchrun's command line of a Python program")
         return program
 
-    def _ask(self, program: Program, outputs: tuple[int, int]) -> ForkedWorker:
+    def _take_ready(self, program: Program, outputs: tuple[int, int]) -> ForkedWorker | None:
+        """Give the program to the process that waits for its local rank; None: there is none, or it cannot run it.
+
+        Then a fork runs it, or says why not.
+        """
+        process = self._ready.pop(int(program.env.get(_LOCAL_RANK, "-1")), None)
+        if process is None or self._process.poll() is not None:
+            return None
+        if ready.differs(self._born, program.env):
+            process.close()
+            self._say_once("a variable of CUDA has changed: a worker makes the context of its GPU itself")
+            return None
+        return process if process.run(program, outputs) else None
+
+    def _drop_ready(self) -> None:
+        for process in self._ready.values():
+            process.close()
+        self._ready.clear()
+
+    def _fork(self, program: Program, outputs: tuple[int, int]) -> ForkedWorker:
+        return self._ask(fork_server.FORK, program.to_json(), outputs)
+
+    def _ask(self, kind: bytes, text: str, outputs: tuple[int, ...]) -> ForkedWorker:
         if self._process.poll() is not None:
             raise self._dead()
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         try:
-            self._send(program, (theirs.fileno(), *outputs))
+            try:
+                _send(self._control, kind, text, (theirs.fileno(), *outputs))
+            except ConnectionError:
+                raise self._dead() from None
             theirs.close()
             ours.settimeout(_PATIENCE)
             return ForkedWorker(self._pid(_receive(ours)), ours)
@@ -152,15 +216,6 @@ class ForkServer:
                 raise RefusedError(f"the fork server cannot be reached: {error}") from None
             raise
 
-    def _send(self, program: Program, fds: tuple[int, ...]) -> None:
-        with tempfile.TemporaryFile("w", encoding="ascii") as file:
-            file.write(program.to_json())
-            file.seek(0)
-            try:
-                socket.send_fds(self._control, [b"."], [file.fileno(), *fds])
-            except ConnectionError:
-                raise self._dead() from None
-
     def _pid(self, answer: str) -> int:
         if answer.startswith(fork_server.REFUSAL):
             raise RefusedError(answer.removeprefix(fork_server.REFUSAL))
@@ -172,10 +227,22 @@ class ForkServer:
         self._process.kill()  # its socket is closed, so it is useless even if it still runs
         return RefusedError(f"the fork server ended with {self._process.wait()}")
 
+    def _say_once(self, words: str) -> None:
+        if words not in self._reported:
+            self._reported.add(words)
+            say(words)
+
     def _report(self, reason: str) -> None:
         if reason not in self._reported:
             self._reported.add(reason)
             report_cold_start(reason)
+
+
+def _send(channel: socket.socket, kind: bytes, text: str, fds: tuple[int, ...]) -> None:
+    with tempfile.TemporaryFile("w", encoding="ascii") as file:
+        file.write(text)
+        file.seek(0)
+        socket.send_fds(channel, [kind], [file.fileno(), *fds])
 
 
 def _receive(channel: socket.socket) -> str:

@@ -6,6 +6,7 @@ fork would inherit half of either. If it cannot fork safely, it refuses with the
 
 import contextlib
 import importlib
+import json
 import os
 import re
 import selectors
@@ -19,10 +20,13 @@ from pathlib import Path
 
 from pytorchjob_agent.system import garbage_collection, processes
 from pytorchjob_agent.system.console import say
+from pytorchjob_agent.workers import ready
 from pytorchjob_agent.workers.forked_program import Program
 from pytorchjob_agent.workers.start_choice import TORCH_MODULES
 
 READY = b"+"
+FORK, PREPARE = b".", b"r"
+"""Requests: a worker that runs a program, or a process that makes the context of a GPU and waits for a program."""
 REFUSAL, END = "!", "="  # first character of an answer; the pid of a new worker has neither
 COMMAND = (
     "import sys; bare = {*sys.modules}; sys.flags.safe_path or sys.path.pop(0); sys.path.append(sys.argv[1]); "
@@ -101,14 +105,14 @@ class _Server:
         if not message:
             os._exit(0)  # the launcher is gone
         with open(fds[0], encoding="ascii") as file:
-            program = Program.from_json(file.read())
-        channel = socket.socket(fileno=fds[1])
+            text = file.read()
+        channel, outputs = socket.socket(fileno=fds[1]), fds[2:]
+        program = Program.from_json(text) if message == FORK else None
         reason = self._unfit(program)
-        pid = None if reason else self._fork(channel)
+        pid = None if reason else self._fork()
         if pid == 0:
-            self._become(channel, fds[2:])
-            return program
-        for fd in fds[2:]:
+            return self._become(channel, outputs, program, text)
+        for fd in outputs:
             os.close(fd)
         if pid is None:
             with channel:
@@ -117,33 +121,46 @@ class _Server:
             self._channels[pid] = channel
         return None
 
-    def _fork(self, channel: socket.socket) -> int:
+    def _fork(self) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # threads of numerical libraries, which are ready for a fork
             return os.fork()
 
-    def _become(self, channel: socket.socket, outputs: list[int]) -> None:
-        """Turn the child into a worker: its own session, signals and output; close the server's descriptors."""
+    def _become(self, channel: socket.socket, outputs: list[int], program: Program | None, text: str) -> Program:
+        """Turn the child into a worker: its own session, signals and output; close the server's descriptors.
+
+        Without a program it waits for one first; `text` has the device and the seconds until it makes its context.
+        """
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         for inherited in (self._control, self._wake, self._woken, *self._channels.values()):
             inherited.close()
-        for fd, number in zip(outputs, (1, 2), strict=True):
-            os.dup2(fd, number)
-            os.close(fd)
         with channel:
+            if program is None:
+                _send(channel, str(os.getpid()))
+                program, outputs = ready.wait(channel, *json.loads(text))
+                if reason := self._differs(program):
+                    _send(channel, f"{REFUSAL}{reason}")
+                    os._exit(0)
+            for fd, number in zip(outputs, (1, 2), strict=True):
+                os.dup2(fd, number)
+                os.close(fd)
             _send(channel, str(os.getpid()))
+        return program
 
-    def _unfit(self, program: Program) -> str | None:
+    def _unfit(self, program: Program | None) -> str | None:
         """Return why a fork would behave differently from a new interpreter; None if it would not."""
         if threading.active_count() > 1:
             return f"a preloaded module started threads: {threading.enumerate()[1:]}"
         if gpu := touched_gpu(_links()):
             return f"a preloaded module uses the GPU ({gpu})"
+        return None if program is None else self._differs(program)
+
+    def _differs(self, program: Program) -> str | None:
         return program.differs(self._born) or program.hides(self._bare)
 
 

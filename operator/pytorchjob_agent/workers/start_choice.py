@@ -28,6 +28,7 @@ class RequestedStart(StrEnum):
     COLD = "cold"
     WARM = "warm"
     AUTO = "auto"
+    READY = "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class StartChoice:
 
     warm: bool
     reason: str
+    ready: bool = False
+    """True if a process for each worker makes the context of its GPU before there is a program for it."""
 
 
 def requested_start(env: Mapping[str, str]) -> RequestedStart:
@@ -92,8 +95,9 @@ def choose_start(request: StartRequest) -> StartChoice:
         return StartChoice(False, "--run-path: torch starts the script by --start-method")
     if request.numa_binding:
         return StartChoice(False, "--numa-binding: torch binds a process when it starts")
-    if request.requested == RequestedStart.WARM:
-        return StartChoice(True, f"{START_MODE} is {RequestedStart.WARM}")
+    if request.requested in (RequestedStart.WARM, RequestedStart.READY):
+        ready = request.requested == RequestedStart.READY
+        return StartChoice(True, f"{START_MODE} is {request.requested}", ready)
     return _choose_automatically(request)
 
 

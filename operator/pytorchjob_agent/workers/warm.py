@@ -47,11 +47,14 @@ def start_server(
     )
     choice = start_choice.choose_start(request)
     if choice.warm and early is not None:
+        early.makes_ready = choice.ready
         return early
     if early is not None:
         early.close()
     if choice.warm and forked is not None:
-        return ForkServer.start(modules, forked.folder)
+        server = ForkServer.start(modules, forked.folder)
+        server.makes_ready = choice.ready
+        return server
     if requested != start_choice.RequestedStart.COLD:
         report_cold_start(choice.reason)
     return None
@@ -110,6 +113,7 @@ class WarmContext(SubprocessContext):
                 numa_options=getattr(self, "_numa_options", None),
             )
         self._server.revive()
+        self._server.prepare(self.nprocs)
 
 
 class _Handler(SubprocessHandler):

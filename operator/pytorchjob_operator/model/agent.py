@@ -47,6 +47,7 @@ class StartMode(StrEnum):
     COLD = "Cold"
     WARM = "Warm"
     AUTO = "Auto"
+    READY = "Ready"
 
 
 class PreflightMode(StrEnum):
@@ -171,8 +172,9 @@ class AgentPolicy(Model):
     )
     start_mode: StartMode | None = Field(
         default=None,
-        description="Warm forks workers from a process that has loaded torch. Auto does so where that is safe. Cold"
-        " starts every worker as a new process. Unset: Cold.",
+        description="Warm forks workers from a process that has loaded torch. Auto does so where that is safe. Ready"
+        " does so too, and lets a process for each worker make the context of its GPU before it is needed. Cold starts"
+        " every worker as a new process. Unset: Cold.",
     )
     preload: Annotated[tuple[Module, ...], Field(max_length=32)] | None = Field(
         default=None, description="Modules that a warm start loads besides torch. Unset: none. Example: [transformers]."

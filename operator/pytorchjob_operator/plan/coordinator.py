@@ -128,7 +128,7 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
         first_retryable_exit_code=restart.FIRST_RETRYABLE if RestartPolicy.EXIT_CODE in _policies(job) else 0,
     )
     found = replace(found, early_errors=options.early_exits) if options.early_exits else found
-    warm = spec.agent is not None and spec.agent.start_mode in (StartMode.WARM, StartMode.AUTO)
+    warm = spec.agent is not None and spec.agent.start_mode not in (None, StartMode.COLD)
     found = replace(found, rejoin_timeout=_WARM_REJOIN_SECONDS) if warm else found
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
     found = found if last_call is None else replace(found, last_call_timeout=last_call)

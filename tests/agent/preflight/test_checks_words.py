@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytorchjob_agent.contract.environment import START_MODE
 from pytorchjob_agent.preflight.checks import MIB
 from pytorchjob_agent.preflight.facts import Endpoint, Facts, RequiredPath, RunRequest
 from tests.agent.preflight.made_up import (
@@ -32,6 +33,12 @@ FOUND = [
     ("torch", facts(torch=CPU_BUILD), "torch 2.15.0+cpu, CUDA none, NCCL none, Python 3.11.7", "a build for CPUs"),
     ("gpus", GOOD, "2 visible, 2 processes", "as many as processes"),
     ("gpus", facts("1"), "2 visible, 1 process", "more than processes"),
+    (
+        "gpus",
+        facts(env={START_MODE: "ready"}),
+        "2 visible, 2 processes; a process that waits takes about 0.5 GB of each",
+        "ready",
+    ),
     ("gpus", facts("npu"), "2 visible, 1 process", "a plugin's word counts as one process"),
     ("gpus", facts(torch=CPU_BUILD), "a build of torch for CPUs", "a build for CPUs"),
     ("gpus", facts("gpu", torch=NO_TORCH), "unknown without torch", "no torch"),

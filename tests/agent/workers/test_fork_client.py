@@ -24,6 +24,18 @@ def server() -> Iterator[ForkServer]:
     one.close()
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["forked", "ready"])
+def either(server: ForkServer, request: pytest.FixtureRequest) -> Iterator[ForkServer]:
+    """The same, and one whose processes wait for their programs."""
+    if not request.param:
+        yield server
+        return
+    one = ForkServer.start(["json", "multiprocessing.queues"])
+    one.makes_ready = True
+    yield one
+    one.close()
+
+
 @dataclass(frozen=True)
 class Outcome:
     """All that shows of a process."""
@@ -34,9 +46,13 @@ class Outcome:
 
 
 def fork(server: ForkServer, command: list[str], env: dict[str, str], folder: Path) -> ForkedWorker | None:
-    """Ask for a worker with its output in files."""
+    """Ask for a worker with its output in files; if one waits for its program, it is that one."""
+    server.prepare(1, 0.0)
+    waiting = server.pids()
     with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
-        return server.popen([sys.executable, "-u", *command], env, out, err)
+        worker = server.popen([sys.executable, "-u", *command], {"LOCAL_RANK": "0", **env}, out, err)
+    assert worker is None or (worker.pid in waiting) == server.makes_ready
+    return worker
 
 
 def warm(server: ForkServer, command: list[str], env: dict[str, str], folder: Path) -> Outcome:
@@ -56,10 +72,10 @@ def cold(command: list[str], env: dict[str, str], folder: Path) -> Outcome:
 
 
 @pytest.fixture
-def same(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Same":
+def same(either: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Same":
     """Run programs in both ways, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
-    return Same(server, tmp_path)
+    return Same(either, tmp_path)
 
 
 @dataclass
@@ -78,7 +94,7 @@ class Same:
 
     def run(self, *command: str, **env: str) -> Outcome:
         """Return what both ways give."""
-        round_ = {**os.environ, "RANK": "3", **env}
+        round_ = {**os.environ, "LOCAL_RANK": "0", "RANK": "3", **env}
         forked = warm(self.server, list(command), round_, self.folder)
         fresh = cold(list(command), round_, self.folder)
         assert forked.out.splitlines() == fresh.out.splitlines()
@@ -324,6 +340,74 @@ def test_a_dead_server_is_followed_by_another(tmp_path: Path, capsys: pytest.Cap
     os.kill(again.pid, signal.SIGKILL)
     assert again.wait(60) == -9
     server.close()
+
+
+MARKS = """
+import os
+from pytorchjob_agent.workers import ready
+
+ready.make_context = lambda device: open(f"{os.environ['MARKS']}/{device}", "w").write(str(os.getpid()))
+"""
+
+
+@pytest.fixture
+def eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+    """A server with two processes, each of which has made the context of its device: a file stands for it."""
+    (tmp_path / "marks.py").write_text(MARKS)
+    (tmp_path / "train.py").write_text("import os; print(os.getpid())")
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    server = ForkServer.start(["marks"], str(tmp_path))
+    server.makes_ready = True
+    server.prepare(2, 0.0)
+    until(lambda: all((tmp_path / str(device)).exists() for device in range(2)))
+    yield server
+    server.close()
+
+
+def test_a_worker_runs_in_the_process_that_has_made_the_context_of_its_device(
+    eager: ForkServer, tmp_path: Path
+) -> None:
+    made = [int((tmp_path / str(device)).read_text()) for device in range(2)]
+    assert {*made} < eager.pids(), "the end of a round leaves them alone"
+    for rank, pid in enumerate(made):
+        with open(tmp_path / "out", "w") as out:
+            worker = eager.popen(
+                [sys.executable, "-u", str(tmp_path / "train.py")], {**os.environ, "LOCAL_RANK": str(rank)}, out, None
+            )
+        assert worker is not None
+        assert (worker.wait(60), int((tmp_path / "out").read_text())) == (0, pid)
+    assert len(eager.pids()) == 1
+
+
+@pytest.mark.parametrize("what", ["it was killed", "a variable of CUDA has changed", "another local rank"])
+def test_else_it_is_forked(eager: ForkServer, tmp_path: Path, what: str) -> None:
+    pid = int((tmp_path / "0").read_text())
+    env = {**os.environ, "LOCAL_RANK": "0"}
+    if what == "it was killed":
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not processes.is_alive(pid))
+    env |= {"CUDA_VISIBLE_DEVICES": "1"} if what == "a variable of CUDA has changed" else {}
+    env |= {"LOCAL_RANK": "5"} if what == "another local rank" else {}
+    worker = eager.popen([sys.executable, "-u", str(tmp_path / "train.py")], env, None, None)
+    assert worker is not None
+    assert worker.pid != pid
+    assert worker.wait(60) == 0
+    assert processes.is_alive(pid) == (what == "another local rank")
+
+
+def test_processes_that_wait_end_with_their_server_and_with_the_launcher(eager: ForkServer, tmp_path: Path) -> None:
+    (server,) = eager.pids() - {int((tmp_path / str(device)).read_text()) for device in range(2)}
+    waiting = eager.pids() - {server}
+    os.kill(server, signal.SIGKILL)
+    until(lambda: not processes.is_alive(server))
+    assert eager.popen([sys.executable, "-u", str(tmp_path / "train.py")], {**os.environ}, None, None) is None
+    eager.revive()
+    until(lambda: not any(processes.is_alive(pid) for pid in waiting))
+    eager.prepare(1, 100.0)
+    (later,) = eager.pids() - {eager._process.pid}
+    eager.close()
+    until(lambda: not processes.is_alive(later))
 
 
 def test_the_server_goes_with_the_launcher(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ GIB = 1 << 30
         pytest.param({"PYTORCHJOB_START_MODE": ""}, RequestedStart.COLD, id="empty: cold"),
         pytest.param({"PYTORCHJOB_START_MODE": "warm"}, RequestedStart.WARM, id="warm"),
         pytest.param({"PYTORCHJOB_START_MODE": "auto"}, RequestedStart.AUTO, id="auto"),
+        pytest.param({"PYTORCHJOB_START_MODE": "ready"}, RequestedStart.READY, id="ready"),
     ],
 )
 def test_what_is_asked(env: dict[str, str], expected: RequestedStart) -> None:
@@ -29,7 +30,9 @@ def test_what_is_asked(env: dict[str, str], expected: RequestedStart) -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(ContractError, match=r"PYTORCHJOB_START_MODE: 'hot' is not a start mode: .* cold, warm, auto"):
+    with pytest.raises(
+        ContractError, match=r"PYTORCHJOB_START_MODE: 'hot' is not a start mode: .* cold, warm, auto, ready"
+    ):
         requested_start({"PYTORCHJOB_START_MODE": "hot"})
 
 

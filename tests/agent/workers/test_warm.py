@@ -174,6 +174,20 @@ def test_every_round_has_its_own_variables(run: Any, server: ForkServer) -> None
     assert [written[f"attempt_{number}/0/stdout.log"] for number in (0, 1)] == ["0\n", "1\n"]
 
 
+def test_a_worker_that_has_waited_trains_like_any_other(run: Any, server: ForkServer) -> None:
+    server.makes_ready = True
+    try:
+        run(server, ONCE)  # its workers start, and then processes wait for those of the next run
+        waiting = server.pids()
+        result, written = run(server, f"{TRAIN}    print('process', os.getpid())")
+    finally:
+        server.makes_ready = False
+    assert not result.is_failed(), written
+    said = [written[f"attempt_0/{rank}/stdout.log"] for rank in (0, 1)]
+    assert {int(text.split()[-1]) for text in said} < waiting
+    assert said[0].startswith("0 1 1 ")
+
+
 def test_threads_of_a_round_count(server: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch; print(torch.get_num_threads())")

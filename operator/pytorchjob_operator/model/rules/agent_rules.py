@@ -7,7 +7,7 @@ from pytorchjob_operator.model.rules.rule import Node, Rule, elastic_policy
 _AGENT = "spec.agent"
 _P = "self.elasticPolicy"
 _LOG_RULES = f"{_AGENT}.hang.logRules"
-_WARM = ("Warm", "Auto")
+_WARM = ("Warm", "Auto", "Ready")
 
 
 def _inject_beside_another_rendezvous(spec: Node) -> bool:
@@ -44,7 +44,7 @@ AGENT = (
     Rule(
         path=_AGENT,
         field="preload",
-        message="is only for warm starts: set startMode to Warm or Auto, or remove preload",
+        message="is only for warm starts: set startMode to Warm, Auto or Ready, or remove preload",
         cel=f"!has(self.preload) || (has(self.startMode) && self.startMode in {list(_WARM)})",
         broken=lambda agent: "preload" in agent and agent.get("startMode") not in _WARM,
     ),
