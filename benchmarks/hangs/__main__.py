@@ -1,6 +1,7 @@
 """`python -m benchmarks.hangs find|quiet|table`: how soon hangs are found, and that slow scripts are left alone."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import click
 
 from benchmarks.hangs import measure, train
+from benchmarks.hangs.expected import mistakes
 from benchmarks.hangs.measure import Run
 from benchmarks.table import place, spread
 
@@ -15,6 +17,11 @@ FOUND, QUIET = (Path(__file__).with_name(f"{name}.jsonl") for name in ("found", 
 README = Path(__file__).with_name("README.md")
 _BEGIN = "<!-- begin: found.jsonl and quiet.jsonl, written by python -m benchmarks.hangs table --write -->"
 _LIMIT_SECONDS = 400.0
+_TITLES = {
+    "none": "Without any setting, scripts that report nothing:",
+    "progress": "With `progressSeconds: {progressSeconds}`, scripts that report their steps:",
+    "idle": "With `idleSeconds: {idleSeconds}`, scripts that report nothing:",
+}
 _KINDS = click.option("--kinds", default="", help="By name, with commas; all without it.")
 
 
@@ -25,11 +32,16 @@ def cli() -> None:
 
 @cli.command()
 @_KINDS
+@click.option(
+    "--limits", type=click.Choice([*measure.LIMITS]), default="none", show_default=True, help="See measure.py."
+)
+@click.option("--ranks", default=3, show_default=True)
 @click.option("--repeat", default=3, show_default=True)
 @click.option("--together", default=2, show_default=True, help="How many jobs run at the same time.")
-def find(kinds: str, repeat: int, together: int) -> None:
-    """Measure how long each kind of hang lasts until it is found."""
-    _all(_names(kinds, train.hangs) * repeat, lambda kind: measure.run(kind, _LIMIT_SECONDS), FOUND, together)
+def find(kinds: str, limits: str, ranks: int, repeat: int, together: int) -> None:
+    """Measure how long each kind of hang lasts until it is found, and what is said of it."""
+    names = _names(kinds, train.hangs) * repeat
+    _all(names, lambda kind: measure.run(kind, limits, ranks, _LIMIT_SECONDS), FOUND, together)
 
 
 @cli.command()
@@ -38,7 +50,7 @@ def find(kinds: str, repeat: int, together: int) -> None:
 @click.option("--together", default=len(train.slow), show_default=True, help="How many jobs run at the same time.")
 def quiet(kinds: str, seconds: float, together: int) -> None:
     """Run each kind of slow script, and count the alarms: there must be none."""
-    _all(_names(kinds, train.slow), lambda kind: measure.run(kind, seconds), QUIET, together)
+    _all(_names(kinds, train.slow), lambda kind: measure.run(kind, "none", 2, seconds), QUIET, together)
 
 
 @cli.command()
@@ -58,22 +70,39 @@ def write_tables(path: Path) -> None:
 
 def tables() -> str:
     """Return the tables of all runs that were kept, with the machine and the days of each table."""
-    found, slow = _by_kind(FOUND), _by_kind(QUIET)
-    lines = ["| hang | found after | not found | reported as |", "| --- | --- | --- | --- |"]
-    for kind, runs in found.items():
-        alarmed = [run for run in runs if run.alarm]
-        times = spread([run.seconds for run in alarmed], digits=0) if alarmed else "-"
-        last = alarmed[-1].alarm if alarmed else ""
-        lines.append(f"| {_words(train.hangs, kind)} | {times} | {len(runs) - len(alarmed)} | {last} |")
-    lines += ["", _where(found), "", "| slow | ran for | alarms |", "| --- | --- | --- |"]
-    for kind, runs in slow.items():
-        alarms = sum(1 for run in runs if run.alarm)
-        lines.append(f"| {_words(train.slow, kind)} | {max(run.seconds for run in runs):.0f} s | {alarms} |")
-    return "\n".join([*lines, "", _where(slow)])
+    found, slow = _read(FOUND), _read(QUIET)
+    parts = [_found_table(name, [run for run in found if run.limits == name]) for name in measure.LIMITS]
+    lines = ["| slow | ran for | verdicts |", "| --- | --- | --- |"]
+    for kind, runs in _by_kind(slow).items():
+        verdicts = sum(1 for run in runs if run.verdict)
+        lines.append(f"| {_words(train.slow, kind)} | {sum(run.seconds for run in runs):.0f} s | {verdicts} |")
+    hours = sum(run.seconds for run in slow) / 3600
+    lines += ["", f"{hours:.1f} hours of jobs together. {_where(slow)}"]
+    return "\n".join([*filter(None, parts), "Slow scripts, without any setting:", "", *lines])
 
 
-def _where(found: dict[str, list[Run]]) -> str:
-    runs = [run for each in found.values() for run in each]
+def _found_table(limits: str, found: list[Run]) -> str:
+    if not found:
+        return ""
+    title = _TITLES[limits].format(**measure.LIMITS[limits])
+    lines = [
+        title,
+        "",
+        "| hang | runs | found after | mistakes | the last verdict |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for kind, runs in _by_kind(found).items():
+        verdicts = [run.verdict for run in runs if run.verdict]
+        times = spread([run.seconds for run in runs if run.verdict], digits=1) if verdicts else "-"
+        wrong = [mistake for verdict in verdicts for mistake in mistakes(kind, verdict)]
+        wrong += ["not found"] * (len(runs) - len(verdicts))
+        counts = ", ".join(f"{mistake}: {number}" for mistake, number in sorted(Counter(wrong).items())) or "none"
+        last = verdicts[-1].message if verdicts else ""
+        lines.append(f"| {_words(train.hangs, kind)} | {len(runs)} | {times} | {counts} | {last} |")
+    return "\n".join([*lines, "", _where(found), ""])
+
+
+def _where(runs: list[Run]) -> str:
     machines, days = sorted({run.machine for run in runs}), sorted({run.date for run in runs})
     loads = sorted(float(run.load.partition(" ")[0]) for run in runs)
     between = f"{loads[0]:.1f} to {loads[-1]:.1f}" if loads else "-"
@@ -90,15 +119,20 @@ def _names(given: str, known: dict[str, Callable[[], None]]) -> list[str]:
 def _all(kinds: Iterable[str], run: Callable[[str], Run], out: Path, together: int) -> None:
     with ThreadPoolExecutor(together) as pool:
         for found in pool.map(run, kinds):
-            click.echo(f"{found.kind}: {found.alarm or 'no alarm'} ({found.seconds:.0f} s)")
+            wrong = ", ".join(mistakes(found.kind, found.verdict)) if found.verdict else ""
+            said = found.verdict.message if found.verdict else "no verdict"
+            click.echo(f"{found.kind}, {found.seconds:.1f} s: {said}{wrong and f' WRONG: {wrong}'}")
             with out.open("a") as file:
                 file.write(json.dumps(found.row()) + "\n")
 
 
-def _by_kind(path: Path) -> dict[str, list[Run]]:
+def _read(path: Path) -> list[Run]:
+    return [Run.read(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _by_kind(runs: list[Run]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        run = Run(**json.loads(line))
+    for run in runs:
         found.setdefault(run.kind, []).append(run)
     return found
 

@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
+
+from pytorchjob_agent import progress
 
 _STEPS = 3
 _BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "20"))
@@ -135,6 +139,20 @@ def waits_for_device() -> None:
         sum(range(1000))
 
 
+def in_c() -> None:
+    """Rank 1 is in a call into C that keeps the GIL."""
+    if rank() == 1:
+        re.match(r"(a+)+$", "a" * 60 + "b")
+    step()
+
+
+def left_the_loop() -> None:
+    """Rank 1 leaves its loop one step before the others."""
+    for _ in range(5 if rank() == 1 else 6):
+        step()
+    dist.barrier()
+
+
 def another_collective() -> None:
     """Rank 1 is in another collective than rank 0."""
     dist.barrier() if rank() == 1 else step()
@@ -149,6 +167,17 @@ def another_order() -> None:
 
 
 # Kinds that are slow. Each ends never, and is no hang.
+
+
+def trains() -> None:
+    """Every rank trains a small model."""
+    model = DistributedDataParallel(torch.nn.Linear(64, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    while True:
+        optimizer.zero_grad()
+        model(torch.ones(8, 64)).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.1)
 
 
 def evaluates() -> None:
@@ -289,10 +318,10 @@ while time.monotonic() < end:
 
 _HANGS: tuple[Callable[[], None], ...] = (
     *(stopped, lock, sleep, sleep_in_a_loop, all_sleep, empty_queue, empty_queue_of_a_process),
-    *(stuck_loader, never_entered, spins, waits_for_device, another_collective, another_order),
+    *(stuck_loader, never_entered, spins, waits_for_device, in_c, left_the_loop, another_collective, another_order),
 )
 _SLOW: tuple[Callable[[], None], ...] = (
-    *(evaluates, evaluates_in_pauses, saves, uploads, compiles),
+    *(trains, evaluates, evaluates_in_pauses, saves, uploads, compiles),
     *(loads_slowly, loads_slowly_by_a_process, loads_from_the_network, debugged),
 )
 
@@ -313,6 +342,8 @@ def main() -> None:
     for number in range(_STEPS):
         step()
         print(f"step {number}", flush=True)
+        if os.environ.get("REPORTS"):
+            progress(number)
     dist.barrier()
     print(f"{kind.__name__} begins", flush=True)
     kind()

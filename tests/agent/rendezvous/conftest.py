@@ -76,6 +76,10 @@ class Pod:
                 return pid
         raise AssertionError("no worker")
 
+    def process_at_work(self, words: str) -> int:
+        """The pid that its script has printed last, in a line like this."""
+        return int(re.findall(words, self.output.read_text())[-1])
+
     def launcher(self) -> int:
         """The pid of the process below its first one."""
         children = [pid for pid in descendants(self.process.pid) if _parent(pid) == self.process.pid]
