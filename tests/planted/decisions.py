@@ -23,6 +23,7 @@ COLLECTIVES = "tests/agent/contract/test_collectives.py"
 DEVICE = "a bad GPU ended the job"
 GROWS = "a script that does not poll lost its steps when a pod joined"
 HANG = "the rank at fault by the order of collectives"
+READY = "a GPU's context is made before it is needed"
 MEMBERS = "unchanged commands as members"
 WHY = "planted before the parts of the house were moved"
 
@@ -210,6 +211,30 @@ DEFECTS: Sequence[Planted] = [
         "if len(group) > 1 and _waits(group, waited)",
         "if len(group) > 1",
         (COLLECTIVES,),
+    ),
+    Planted(
+        "the others are said to wait where a rank is that went on",
+        HANG,
+        f"{AGENT}/contract/collectives.py",
+        "if each.latest and each.begun == fault.number)",
+        "if each.begun >= fault.number)",
+        (COLLECTIVES,),
+    ),
+    Planted(
+        "a process that waits with its context is killed with the round",
+        READY,
+        f"{AGENT}/workers/fork_client.py",
+        "return {self._process.pid, *(process.pid for process in self._ready.values())}",
+        "return {self._process.pid}",
+        ("tests/agent/workers/test_fork_client.py",),
+    ),
+    Planted(
+        "a process that waits has the variables of CUDA from before",
+        READY,
+        f"{AGENT}/workers/fork_client.py",
+        "if ready.differs(self._born, program.env):",
+        "if False:",
+        ("tests/agent/workers/test_fork_client.py",),
     ),
     Planted(
         "of several collectives that differ, the last one is named",

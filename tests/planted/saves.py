@@ -13,6 +13,7 @@ SAVES, EXCHANGE, ROUNDS, GUARD = (
 READER = "a reader planted it in November 2026, and no test noticed"
 STYLE = "twenty faults in a style of saving"
 GUARDED = "a guard in the code prevents it"
+WHOLE = "parts of saves that are not whole had replaced those of one that was"
 AGENT_TESTS = "tests/agent/saves"
 LIVES = "tests/simulation/test_saves.py::test_no_life_of_a_job_starts_workers_from_unequal_or_older_saves[0]"
 REPORTS = "tests/agent/rendezvous/test_failure_messages.py"
@@ -95,9 +96,39 @@ DEFECTS: Sequence[Planted] = [
         "unfinished rounds push out the save with which they started",
         STYLE,
         f"{SAVES}/held.py",
-        "len(parts) <= KEPT or (self._is_chosen(save.id) and own[save.id.owner] < KEPT)",
-        "len(parts) <= KEPT",
+        " or self._keeps_chosen(save, own[save.id.owner])",
+        "",
         (f"{AGENT_TESTS}/test_copies.py",),
+    ),
+    Planted(
+        "later saves that are not whole replace a whole one",
+        WHOLE,
+        f"{SAVES}/held.py",
+        " or self._is_whole(save.id)",
+        "",
+        (f"{AGENT_TESTS}/test_copies.py",),
+    ),
+    Planted(
+        "a member drops an older save although a part of the newer one is missing",
+        WHOLE,
+        f"{SAVES}/whole.py",
+        "common = {*labels[0]}.intersection(*labels[1:])",
+        "common = {*labels[0]}",
+        (f"{AGENT_TESTS}/test_whole.py",),
+    ),
+    Planted(
+        "a member tells of a part that no peer has copied",
+        WHOLE,
+        f"{SAVES}/watcher.py",
+        """            self.report(failed)
+            return
+        self.problem = ""
+""",
+        """            self.report(failed)
+        else:
+            self.problem = ""
+""",
+        (f"{AGENT_TESTS}/test_whole.py",),
     ),
     Planted(
         "no member knows with which save its round has started",

@@ -118,6 +118,12 @@ class Schedule:
         self.pods = [Pod(number) for number in range(self.size)]
         self.blocked: set[tuple[int, int]] = set()
         self.step = 0
+        self.base: Load = None
+        """The save with which the workers have started: of several writers it stays until a newer one is whole."""
+        self.whole: Load = None
+        """The newest save of which each part is held by its owner and by a peer."""
+        self.lost: set[int] = set()
+        """The pods that were lost since, by their places."""
         self.problems: list[str] = []
 
     def run(self) -> list[str]:
@@ -138,6 +144,9 @@ class Schedule:
         store, pods = Store(), list(self.pods)
         offered = [dict(pod.held) for pod in pods]
         newest = self._newest(offered)
+        if self.whole is not None and len(self.lost) < 2 and (newest is None or newest < self.whole):
+            self.problems.append(f"round {id_}: {newest} is offered, although {self.whole} was whole, with copies")
+            return
         members = [Member(pod, self._start(store, id_, rank, pods)) for rank, pod in enumerate(pods)]
         self._interleave(members, store)
         started = [member for member in members if member.started]
@@ -246,6 +255,7 @@ class Schedule:
 
     def _lose(self, pod: Pod) -> None:
         """The pod is lost with its memory; a new one takes its place."""
+        self.lost.add(self.pods.index(pod))
         self.pods[self.pods.index(pod)] = Pod(pod.number + self.size)
 
     def _faults(self) -> None:
@@ -261,18 +271,55 @@ class Schedule:
 
     def _train(self, id_: RoundId, loaded: Load) -> None:
         """Save a few times; the last save may be cut between any two parts, and copies may lag or be lost."""
+        self.base = loaded
+        if (
+            loaded != self.whole
+        ):  # before its copies are fetched, the start is held by one pod alone, as far as is known
+            self.whole = None
+        if loaded is not None and self.random.random() < 0.7:
+            self._fetch_copies(loaded)
         for number in range(1, self.random.randint(1, 4)):
             self.step += 1
+            copied = 0
             cut = self.random.randint(0, self.writers) if self.random.random() < 0.3 else self.writers
             for owner in range(cut):
                 self._hold(id_, owner, number, self.pods[owner])
                 if self.size > 1 and self.random.random() < 0.8:
                     self._hold(id_, owner, number, self.pods[(owner + 1) % self.size])
+                    copied += 1
             if cut < self.writers:
                 self.pods[cut].rests = self.step
                 return
+            if copied == self.writers:
+                self.whole, self.lost = (id_, self.step), set()
+                self._drop_older()
         if self.random.random() < 0.2:
             self.pods[0].rests = self.step + 1
+
+    def _fetch_copies(self, loaded: Load) -> None:
+        """Each part of the save that the round started from is held by two pods again, where they reach each other."""
+        for owner in range(self.writers):
+            holders = [pod for pod in self.pods for id_ in pod.held if self._is_part(pod, id_, owner, loaded)]
+            for source, pod in zip(holders[:1], [each for each in self.pods if each not in holders][:1], strict=False):
+                if len(holders) == 1 and (self.pods.index(pod), self.pods.index(source)) not in self.blocked:
+                    for id_ in [each for each in source.held if self._is_part(source, each, owner, loaded)]:
+                        pod.held[id_], pod.steps[id_] = source.held[id_], source.steps[id_]
+                    holders.append(pod)
+            if len(holders) < 2:
+                return
+        self.whole, self.lost = loaded, set()
+
+    def _is_part(self, pod: Pod, id_: SaveId, owner: int, of: Load) -> bool:
+        return (id_.round, pod.steps[id_]) == of and id_.owner == owner
+
+    def _drop_older(self) -> None:
+        """Some members have heard that the save is whole, and drop what its owners wrote before."""
+        for pod in self.pods:
+            if self.writers > 1 and self.random.random() < 0.5:
+                parts = {id_.owner: id_ for id_ in pod.held if pod.steps[id_] == self.step}
+                for id_ in [*pod.held]:
+                    if id_.owner in parts and id_ < parts[id_.owner]:
+                        del pod.held[id_], pod.steps[id_]
 
     def _hold(self, id_: RoundId, owner: int, number: int, pod: Pod) -> None:
         label = f"step-{self.step}" if self.each_rank and self.size > 1 else ""
@@ -281,8 +328,16 @@ class Schedule:
         pod.held[save_id] = HeldSave(save_id, 1, writers, label, own=self.own and writers > 1)
         pod.steps[save_id] = self.step
         mine = sorted(each for each in pod.held if each.owner == owner)
+        needed = self._needed(id_, sum(each.round == id_ for each in mine))
         for old in mine[:-2]:
-            del pod.held[old], pod.steps[old]
+            if (old.round, pod.steps[old]) != needed:
+                del pod.held[old], pod.steps[old]
+
+    def _needed(self, id_: RoundId, new: int) -> Load:
+        """The save that stays beside the newest two; `new`: those of this round."""
+        if self.writers > 1 and self.whole is not None and self.whole[0] == id_:
+            return self.whole
+        return self.base if self.writers > 1 or new < 2 else None
 
 
 def violations(seeds: range) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ from pytorchjob_agent.saves import round_start
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.round_start import Start, StartKind, decide
 from pytorchjob_agent.saves.save_agreement import SaveAgreement
-from tests.simulation.saves import violations
+from tests.simulation.saves import Pod, Schedule, violations
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 500))
@@ -35,12 +35,27 @@ def _own_parts_alone(self: Start, rank: int, size: int) -> list[int]:
     return [owner for owner in self.parts if owner == rank]
 
 
+def _drops_before_copies(self: Schedule, id_: RoundId, owner: int, number: int, pod: Pod) -> None:
+    _hold(self, id_, owner, number, pod)
+    for old in [each for each in pod.held if pod.steps[each] < self.step]:
+        del pod.held[old], pod.steps[old]
+
+
+def _keeps_two(self: Schedule, id_: RoundId, new: int) -> None:
+    """A part of a whole save goes for two later ones that are not whole."""
+
+
+_hold = Schedule._hold
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "defect"),
     [
         pytest.param(SaveAgreement, "confirm", _ignores_failures, id="workers start although a member has no files"),
         pytest.param(round_start, "decide", _oldest, id="an older save is chosen"),
         pytest.param(round_start, "decide", _keeps_rests, id="rests of a cut save stay at one member"),
+        pytest.param(Schedule, "_hold", _drops_before_copies, id="an older save is dropped before the newer is whole"),
+        pytest.param(Schedule, "_needed", _keeps_two, id="later saves that are not whole replace a whole one"),
         pytest.param(Start, "needed_by", _own_parts_alone, id="a member that saves nothing fetches nothing"),
     ],
 )

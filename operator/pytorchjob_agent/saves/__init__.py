@@ -2,7 +2,8 @@
 
 While workers run: `watcher` scans (`directory`, `rename_watch`), `recognition` decides which files are complete, by
 `naming` and `formats`; `taking` decides which of them are one save, and `held` keeps it with its `manifest`. `copies`
-gives it to peers. Before a round: `peers` is what a member offers, `round_start` the decision for all, `save_agreement`
-how they hear of it, `restore` fetches and `placing` brings the files in place. `drain`, `drain_choice`, `durable` and
-`durable_tier` are the copies on durable storage. `round_saves` is what the core calls.
+gives it to peers, and `whole` tells them when older ones are not needed. Before a round: `peers` is what a member
+offers, `round_start` the decision for all, `save_agreement` how they hear of it, `restore` fetches and `placing` brings
+the files in place. `drain`, `drain_choice`, `durable` and `durable_tier` are the copies on durable storage.
+`round_saves` is what the core calls.
 """

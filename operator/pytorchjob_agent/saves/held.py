@@ -52,6 +52,8 @@ class HeldSaves:
         self._pinned: SaveId | None = None
         self._chosen: Choice | None = None
         self._round: RoundId | None = None
+        self.whole = ""
+        """The label of the newest save of this round that all writers have copied. Empty: none, or not known."""
         self._coming: dict[Path, int] = {}
         """Folders of copies that are being received, with the bytes that they will have."""
         self.reserve = 0
@@ -183,7 +185,7 @@ class HeldSaves:
             oldest = sorted(self._saves, key=lambda id_: (id_.round, id_.number))
             last = {id_.owner: id_ for id_ in oldest}
             spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
-            spare.sort(key=self._is_chosen)
+            spare.sort(key=lambda id_: self._is_chosen(id_) or self._is_whole(id_))
             if self._is_above(size):
                 shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
             while (used := self._used()) + size + self.reserve > self.limit:
@@ -212,16 +214,30 @@ class HeldSaves:
     def begin(self, choice: Choice | None, round_: RoundId) -> None:
         """A round starts with the chosen save, or without one.
 
-        Its parts stay until this round has saves of its own: what earlier rounds left unfinished replaces no save.
+        Its parts stay until this round has saves of its own: what earlier rounds left unfinished replaces no save. Of
+        several writers, they stay until a save of this round is whole.
         """
         with self._lock:
-            self._chosen, self._round = choice, round_
+            self._chosen, self._round, self.whole = choice, round_, ""
 
     def drop_before(self, choice: Choice) -> None:
         """Drop the saves of rounds before the chosen save's: no round starts with them any more."""
         with self._lock:
             for id_ in [id_ for id_ in self._saves if id_.round < choice.round]:
                 self._drop(id_)
+
+    def drop_before_whole(self) -> None:
+        """Drop parts of saves of several writers that their owners wrote before that of the whole one."""
+        with self._lock:
+            parts = {id_.owner: id_ for id_ in sorted(self._saves) if self._is_whole(id_)}
+            for id_ in [*self._saves]:
+                last = parts.get(id_.owner)
+                if last is not None and id_ < last and id_ != self._pinned and self._saves[id_].writers > 1:
+                    self._drop(id_)
+
+    def _is_whole(self, id_: SaveId) -> bool:
+        save = self._saves[id_]
+        return id_.round == self._round and save.writers > 1 and save.label == self.whole != ""
 
     def identity(self) -> str:
         """Return a text that only agents with the same directory have in common. Raises OSError."""
@@ -289,7 +305,8 @@ class HeldSaves:
         """Drop what is not among the newest of its owner; what belongs to the newest whole save stays.
 
         A rank may save again before its copy of another rank's part has come: without the former parts no save is
-        whole. Of several parts with one label the newest counts.
+        whole. Which one is may be known here by the parts, or by what the members tell each other. Of several parts
+        with one label the newest counts.
         """
         held = [manifest.held() for manifest in self._saves.values()]
         whole = max(complete(held), key=lambda choice: choice.age, default=None)
@@ -304,11 +321,15 @@ class HeldSaves:
                 continue
             parts.append(name)
             own[save.id.owner] += save.id.round == self._round
-            if len(parts) <= KEPT or (self._is_chosen(save.id) and own[save.id.owner] < KEPT):
+            if len(parts) <= KEPT or self._is_whole(save.id) or self._keeps_chosen(save, own[save.id.owner]):
                 needed.add(save.id)
         for save in held:
             if save.id not in needed and save.id != self._pinned:
                 self._drop(save.id)
+
+    def _keeps_chosen(self, save: HeldSave, new: int) -> bool:
+        """Return whether a part of the chosen save stays beside so many new ones of this round."""
+        return self._is_chosen(save.id) and (new < KEPT if save.writers == 1 else not self.whole)
 
     def _is_chosen(self, id_: SaveId) -> bool:
         """Return whether a save is a part of the one with which this round started."""

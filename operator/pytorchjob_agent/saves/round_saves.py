@@ -32,6 +32,7 @@ from pytorchjob_agent.saves.round_start import Start, StartKind
 from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from pytorchjob_agent.saves.whole import WholeSaves
 from pytorchjob_agent.system.background import Call
 from pytorchjob_agent.system.console import say
 
@@ -155,7 +156,7 @@ class MemorySaves(Extension):
         if self._shared:
             self._share()
         else:
-            self._round = self._make_round(assigned, agreement, own)
+            self._round = self._make_round(assigned, agreement, own, WholeSaves(connect))
             self._drains = _drains(assigned, connect, start.choice)
             if lacking := start.lacking(assigned.size, self._rules.copies):
                 self._copy_again = lambda: self._fetch_copies(start, lacking, assigned, agreement, own)
@@ -267,7 +268,7 @@ class MemorySaves(Extension):
             if agreement.goes_on():
                 say(f"no copy of another member's checkpoint is kept until its next save: {error}")
 
-    def _make_round(self, assigned: Assigned, agreement: SaveAgreement, own: Peer) -> RoundOfSaves:
+    def _make_round(self, assigned: Assigned, agreement: SaveAgreement, own: Peer, whole: WholeSaves) -> RoundOfSaves:
         return RoundOfSaves(
             Writer(self._job, assigned.round, assigned.rank, assigned.size, assigned.world_size),
             Local(assigned.first_rank, self._nproc, assigned.world_size),
@@ -275,6 +276,7 @@ class MemorySaves(Extension):
             self._rules.copies,
             lambda: targets(own, agreement.all_peers(own)[1:]),
             self._pace,
+            whole,
         )
 
     def _share(self) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pytorchjob_agent.exchange.file_list import ManifestError
@@ -30,12 +31,15 @@ from pytorchjob_agent.saves.taking import (
     Writer,
     is_proved,
 )
+from pytorchjob_agent.saves.whole import WholeSaves
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 
 SCAN_SECONDS, _LEAST_SECONDS = 0.25, 0.05
 """Between two scans: at most, and at least, however often the script renames files."""
 _REST_FACTOR = 120.0
+_LOOK_SECONDS = 2.0
+"""Between two looks for a save that is whole: longer than a drain thread takes to see what rank 0 announces."""
 _SILENT_SECONDS = 10.0
 """The agent waits no longer for a directory that does nothing: it has its coordinator to answer."""
 _END_SECONDS = 120.0
@@ -58,6 +62,8 @@ class RoundOfSaves:
     """Asks for the peers that may keep copies, the best first; may raise RuntimeError."""
     pace: TransferPace = UNLIMITED
     """Of these copies."""
+    whole: WholeSaves | None = None
+    """Which saves of several writers are whole. None: it is not known here, and older ones stay."""
 
 
 class SaveWatcher:
@@ -83,6 +89,9 @@ class SaveWatcher:
         self._settled = False
         self._pids: tuple[int, ...] = ()
         self._unsent: Manifest | None = None
+        self._copied = self._dropped = ""
+        """Labels: of the last part that was copied, and of the whole save before which all are dropped."""
+        self._look_at = 0.0
         self._last: list[SeenFile] | None = None
         self._reported: set[str] = set()
         self.problem = ""
@@ -116,6 +125,7 @@ class SaveWatcher:
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
             self._settling, self._settled = None, False
+            self._copied = self._dropped = ""
 
     def end(self, *, clean: bool) -> None:
         """Take the last save of a round whose workers have ended; `clean`: all of them with success."""
@@ -169,6 +179,7 @@ class SaveWatcher:
                     if self._active:
                         self._scan(ended=bool(settling))
                 self._send()
+                self._drop_older()
                 if settling is not None and settling == self._settling:
                     self._settled = not self._busy and self._unsent is None
             except StoppedError:
@@ -300,8 +311,30 @@ class SaveWatcher:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"
         if failed and kept < copies_:
             self.report(failed)
-        else:
-            self.problem = ""
+            return
+        self.problem = ""
+        if manifest.writers > 1 and round_.whole is not None:
+            with suppress(RuntimeError):
+                round_.whole.tell(manifest.label)
+                self._copied = manifest.label
+
+    def _drop_older(self) -> None:
+        """Drop what is older than a whole save, one look after the first that showed it.
+
+        Until then the thread of each member that copies to durable storage has seen which save rank 0 copies.
+        """
+        round_, now = self._round, time.monotonic()
+        if not self._active or round_ is None or round_.whole is None or self._dropped == self._copied:
+            return
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        with suppress(RuntimeError):
+            if self._held.whole != self._dropped:
+                self._held.drop_before_whole()
+                self._dropped = self._held.whole
+            if self._dropped != self._copied:
+                self._held.whole = round_.whole.newest()
 
     def report(self, words: str) -> None:
         """Set the problem; print it once, whatever numbers follow its first words."""

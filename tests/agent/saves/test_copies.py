@@ -226,20 +226,29 @@ CHOSEN = Choice.from_text("1.1/0/1/3/step-200")
 
 
 @pytest.mark.parametrize(
-    ("saves", "kept"),
+    ("saves", "whole", "kept"),
     [
-        pytest.param([(1, 200), (2, 300), (3, 300), (4, 300)], {(1, 200), (3, 300), (4, 300)}, id="rounds that failed"),
-        pytest.param([(1, 200), (4, 300)], {(1, 200), (4, 300)}, id="one save of this round"),
-        pytest.param([(1, 200), (4, 300), (4, 400)], {(4, 300), (4, 400)}, id="two saves of this round"),
+        pytest.param(
+            [(1, 200), (2, 300), (3, 300), (4, 300)], 0, {(1, 200), (3, 300), (4, 300)}, id="rounds that failed"
+        ),
+        pytest.param([(1, 200), (4, 300)], 0, {(1, 200), (4, 300)}, id="one save of this round"),
+        pytest.param(
+            [(1, 200), (4, 300), (4, 400), (4, 500)], 0, {(1, 200), (4, 400), (4, 500)}, id="none of three is whole"
+        ),
+        pytest.param([(1, 200), (4, 300), (4, 400)], 300, {(4, 300), (4, 400)}, id="one of them is whole"),
+        pytest.param(
+            [(1, 200), (4, 300), (4, 400), (4, 500)], 300, {(4, 300), (4, 400), (4, 500)}, id="two are not whole yet"
+        ),
     ],
 )
-def test_the_parts_with_which_a_round_started_stay_until_it_has_saves_of_its_own(
-    own: HeldSaves, saves: list[tuple[int, int]], kept: set[tuple[int, int]]
+def test_the_parts_with_which_a_round_started_stay_until_a_save_of_its_own_is_whole(
+    own: HeldSaves, saves: list[tuple[int, int]], whole: int, kept: set[tuple[int, int]]
 ) -> None:
     """Rounds that end before all members have saved leave parts of saves that never become whole."""
     for owner in (0, 1):
         for number, (round_, step) in enumerate(saves):
             own.begin(CHOSEN, RoundId(1, round_))
+            own.whole = f"step-{whole}" if whole and step >= whole else ""
             part(own, owner, number, round_, step)
         found = {(save.id.round.number, int(save.label[5:])) for save in own.list() if save.id.owner == owner}
         assert found == kept
