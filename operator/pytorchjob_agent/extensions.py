@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from pytorchjob_agent.caches.round_caches import CACHES
 from pytorchjob_agent.hangs.round_hangs import HANGS
 from pytorchjob_agent.observers.round_observers import OBSERVERS
-from pytorchjob_agent.rendezvous.extension import Extensions, Pod, Registered
+from pytorchjob_agent.rendezvous.extension import Extensions, OwnPod, Registered
 from pytorchjob_agent.saves.round_saves import SAVES
 from pytorchjob_agent.stragglers.own_times import STRAGGLERS
 
@@ -24,6 +24,6 @@ def equip(environ: MutableMapping[str, str]) -> None:
         each.equip(environ)
 
 
-def create(pod: Pod) -> Extensions:
+def create(pod: OwnPod) -> Extensions:
     """Return the extensions of this agent. Raises ContractError for wrong settings."""
     return Extensions(*(each.create(pod) for each in _ALL))

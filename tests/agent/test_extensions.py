@@ -12,7 +12,7 @@ import pytest
 
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.extensions import create
-from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, Extensions, OwnPod, StartingWorkers
 from tests.agent.starting import starting
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_workers_get_the_variables_and_heartbeats_the_fields_of_all_extensions(t
 
 
 def test_without_settings_there_is_nothing_to_do() -> None:
-    found = create(Pod({}, "job", "127.0.0.1", 1))
+    found = create(OwnPod({}, "job", "127.0.0.1", 1))
     assert found.problem == ""
     assert found.finished()
     found.close()
@@ -68,7 +68,7 @@ def test_without_settings_there_is_nothing_to_do() -> None:
 
 def test_wrong_settings_are_named() -> None:
     with pytest.raises(ContractError, match="PYTORCHJOB_CHECKPOINT"):
-        create(Pod({"PYTORCHJOB_CHECKPOINT": "no"}, "job", "127.0.0.1", 1))
+        create(OwnPod({"PYTORCHJOB_CHECKPOINT": "no"}, "job", "127.0.0.1", 1))
 
 
 @pytest.mark.torch

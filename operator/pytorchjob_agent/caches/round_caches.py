@@ -10,7 +10,7 @@ from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.caches.sources import Source
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.wire import PeerRefusedError
-from pytorchjob_agent.rendezvous.extension import Extension, OpenRound, Pod, Registered
+from pytorchjob_agent.rendezvous.extension import Extension, OpenRound, OwnPod, Registered
 from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.system.console import say
@@ -124,7 +124,7 @@ def _published(store: SignedStore) -> Published[Source]:
     return Published(store, "caches", Source.from_json)
 
 
-def _create(of: Pod) -> Extension:
+def _create(of: OwnPod) -> Extension:
     """Return the caches of this agent; without the operator's directory, or a port, there are none to exchange."""
     caches = pod.open_caches(of.environ)
     if caches is None:

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 
 from pytorchjob_agent.command.fork import BEGUN, PASSED_ON
-from pytorchjob_agent.command.supervise import Crash, Exit, Forward, Kill, Relaunch, View, next_action
+from pytorchjob_agent.command.supervise import Exit, Forward, Kill, LauncherCrash, Relaunch, View, next_action
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
 from pytorchjob_agent.contract.reading import ContractError, seconds
@@ -54,17 +54,17 @@ class _Launcher:
         self.pid, self._receive = pid, receive
         self._sent = b""
 
-    def last_words(self) -> TerminationMessage | Crash:
+    def last_words(self) -> TerminationMessage | LauncherCrash:
         """Return its message; it has ended."""
         try:
             self._sent = os.read(self._receive, 65536)
         except BlockingIOError:  # its descendants hold the pipe
-            return Crash.BEFORE
+            return LauncherCrash.BEFORE
         try:
             return TerminationMessage.from_json(self._sent.partition(b"\n")[2].decode())
         except ContractError:
             begun = self._sent.startswith(BEGUN) and not self._sent.endswith(PASSED_ON)
-            return Crash.RUNNING if begun else Crash.BEFORE
+            return LauncherCrash.RUNNING if begun else LauncherCrash.BEFORE
 
     def clear_up(self) -> None:
         """Remove its folder."""

@@ -38,7 +38,7 @@ from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
-from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod
+from pytorchjob_agent.rendezvous.extension import Extension, Extensions, OwnPod
 from pytorchjob_agent.rendezvous.failure_messages import explain
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
@@ -134,7 +134,7 @@ def _standalone(argv: list[str]) -> argparse.Namespace:
 
 
 def _extensions(*more: Extension, job: str, address: str, nproc: int) -> Extensions:
-    return Extensions(*extensions.create(Pod(os.environ, job, address, nproc)).all, *more)
+    return Extensions(*extensions.create(OwnPod(os.environ, job, address, nproc)).all, *more)
 
 
 def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:

@@ -11,7 +11,7 @@ from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
 
 
-class Crash(Enum):
+class LauncherCrash(Enum):
     """How far a launcher was that ended without a message."""
 
     BEFORE = auto()
@@ -29,7 +29,7 @@ class View:
     asked_at: float = 0.0
     forwarded: bool = False
     child: int | None = None  # the launcher's return code, None while it runs
-    report: TerminationMessage | Crash = Crash.RUNNING
+    report: TerminationMessage | LauncherCrash = LauncherCrash.RUNNING
     lives: int = 0  # how often the launcher may be started again in this container
 
 
@@ -78,7 +78,7 @@ Decision = Wait | Forward | Kill | Exit | Relaunch
 def next_action(view: View) -> Decision:
     """Return the next step and its reason."""
     if view.child is not None:
-        crashed = view.child < 0 and view.report is Crash.RUNNING and not view.signals
+        crashed = view.child < 0 and view.report is LauncherCrash.RUNNING and not view.signals
         if crashed and view.lives > 0:
             return Relaunch(f"the launcher {_end(view.child)}: starting it again")
         return _leave(view)
@@ -99,7 +99,7 @@ def _leave(view: View) -> Exit:
     if view.child == 0:
         return Exit(None, ExitCode.OK, "the workers succeeded")
     code = exit_code_of(view.child or 0)
-    if view.report is Crash.BEFORE:
+    if view.report is LauncherCrash.BEFORE:
         return Exit(None, code, f"the program {_end(view.child or 0)}")
     if view.signals:
         return _message_of(_drained(view.signals[0]))

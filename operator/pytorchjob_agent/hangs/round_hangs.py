@@ -6,7 +6,7 @@ from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
 from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import HangWatch, History
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, Registered, RunningWorkers, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, RunningWorkers, StartingWorkers
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
@@ -66,7 +66,7 @@ class RoundHangs(Extension):
         self._watch = self._meter = None
 
 
-def _create(pod: Pod) -> Extension:
+def _create(pod: OwnPod) -> Extension:
     return RoundHangs(HangRules.from_env(pod.environ))
 
 

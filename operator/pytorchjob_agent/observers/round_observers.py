@@ -7,7 +7,7 @@ from typing import Any
 from pytorchjob_agent.contract.environment import OBSERVE_PROGRESS
 from pytorchjob_agent.observers.observed_progress import ObservedProgress
 from pytorchjob_agent.observers.observed_saves import ObservedSaves
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, Registered, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, StartingWorkers
 from pytorchjob_agent.script.observation import Observation
 
 
@@ -71,7 +71,7 @@ def _as_shown(observed: Observation) -> dict[str, Any]:
     }
 
 
-def _create(pod: Pod) -> Extension:
+def _create(pod: OwnPod) -> Extension:
     return Extension() if pod.environ.get(OBSERVE_PROGRESS) == "0" else RoundObservers()
 
 

@@ -68,7 +68,7 @@ class RunningWorkers:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class OwnPod:
     """What an extension may need of the pod that it is in."""
 
     environ: Mapping[str, str]
@@ -154,7 +154,7 @@ def _nothing(environ: MutableMapping[str, str]) -> None:
 class Registered:
     """How an extension comes to life. Both functions may raise ContractError for wrong settings."""
 
-    create: Callable[[Pod], Extension]
+    create: Callable[[OwnPod], Extension]
     equip: Callable[[MutableMapping[str, str]], None] = _nothing
     """Changes the environment of the agent and its workers, before any process has loaded a library."""
 

@@ -15,7 +15,14 @@ from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.wire import UNLIMITED, TransferPace
-from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, Pod, Registered, RunningWorkers
+from pytorchjob_agent.rendezvous.extension import (
+    Extension,
+    NotStartedError,
+    OpenRound,
+    OwnPod,
+    Registered,
+    RunningWorkers,
+)
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.bounded import STORAGE
@@ -311,7 +318,7 @@ def _fingerprint(files: Sequence[SeenFile]) -> str:
     return sha256(json.dumps(listed).encode()).hexdigest()[:32] if listed else ""
 
 
-def _create(pod: Pod) -> Extension:
+def _create(pod: OwnPod) -> Extension:
     """Return the saves of this agent; if its directory cannot be used, it trains without them and prints why."""
     rules = CheckpointRules.from_env(pod.environ)
     if rules is None:

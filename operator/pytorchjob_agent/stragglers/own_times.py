@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract.environment import FIND_STRAGGLERS
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, Registered, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, StartingWorkers
 from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_places
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
 
@@ -61,7 +61,7 @@ class RoundOwnTimes(Extension):
         return {} if times is None else times.report()
 
 
-def _create(pod: Pod) -> Extension:
+def _create(pod: OwnPod) -> Extension:
     return Extension() if pod.environ.get(FIND_STRAGGLERS) == "0" else RoundOwnTimes()
 
 

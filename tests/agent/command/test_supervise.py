@@ -4,7 +4,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from pytorchjob_agent.command.supervise import Crash, Exit, Forward, Kill, Relaunch, View, Wait, next_action
+from pytorchjob_agent.command.supervise import Exit, Forward, Kill, LauncherCrash, Relaunch, View, Wait, next_action
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import TerminationMessage
 
@@ -16,7 +16,7 @@ def asked(
     child: int | None = None,
     *,
     forwarded: bool = True,
-    report: TerminationMessage | Crash = Crash.RUNNING,
+    report: TerminationMessage | LauncherCrash = LauncherCrash.RUNNING,
 ) -> View:
     """Return the view after a SIGTERM at second 10."""
     return View(now, 25, signals=(SIGTERM,), asked_at=10.0, forwarded=forwarded, child=child, report=report)
@@ -74,10 +74,10 @@ def test_when_the_launcher_is_gone(view: View, code: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("view", "code"),
     [
-        pytest.param(View(0, 25, child=2, report=Crash.BEFORE), 2, id="its own parser refuses the arguments"),
-        pytest.param(View(0, 25, child=-9, report=Crash.BEFORE, lives=3), 137, id="killed: not started again"),
-        pytest.param(asked(12, -15, report=Crash.BEFORE), 143, id="a signal"),
-        pytest.param(View(0, 25, child=0, report=Crash.BEFORE), 0, id="success"),
+        pytest.param(View(0, 25, child=2, report=LauncherCrash.BEFORE), 2, id="its own parser refuses the arguments"),
+        pytest.param(View(0, 25, child=-9, report=LauncherCrash.BEFORE, lives=3), 137, id="killed: not started again"),
+        pytest.param(asked(12, -15, report=LauncherCrash.BEFORE), 143, id="a signal"),
+        pytest.param(View(0, 25, child=0, report=LauncherCrash.BEFORE), 0, id="success"),
     ],
 )
 def test_a_users_launcher_that_runs_no_workers_of_the_agent_ends_as_it_likes(view: View, code: int) -> None:

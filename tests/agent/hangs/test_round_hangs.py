@@ -9,7 +9,7 @@ import pytest
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.hangs.round_hangs import HANGS
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, RunningWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, RunningWorkers
 from pytorchjob_agent.script.api import Script
 from tests.agent.starting import starting
 
@@ -25,7 +25,7 @@ def begin(hangs: Extension, directory: Path) -> Script:
 
 @pytest.mark.parametrize("reports", [False, True], ids=["never reported", "reported before"])
 def test_a_first_step_is_waited_for_where_an_earlier_round_had_one(tmp_path: Path, reports: bool) -> None:
-    hangs = HANGS.create(Pod({}, "job", "127.0.0.1", 1))
+    hangs = HANGS.create(OwnPod({}, "job", "127.0.0.1", 1))
     first = begin(hangs, tmp_path / "1")
     if reports:
         first.report(5, None, {})
@@ -37,7 +37,7 @@ def test_a_first_step_is_waited_for_where_an_earlier_round_had_one(tmp_path: Pat
 
 
 def test_between_two_rounds_nobody_hangs(tmp_path: Path) -> None:
-    hangs = HANGS.create(Pod({}, "job", "127.0.0.1", 1))
+    hangs = HANGS.create(OwnPod({}, "job", "127.0.0.1", 1))
     begin(hangs, tmp_path).report(5, None, {})
     hangs.over(clean=False)
     assert hangs.judge(float("inf")) is None
@@ -46,4 +46,4 @@ def test_between_two_rounds_nobody_hangs(tmp_path: Path) -> None:
 
 def test_rules_that_cannot_be_read_are_named() -> None:
     with pytest.raises(ContractError, match="PYTORCHJOB_HANG"):
-        HANGS.create(Pod({"PYTORCHJOB_HANG": "no"}, "job", "127.0.0.1", 1))
+        HANGS.create(OwnPod({"PYTORCHJOB_HANG": "no"}, "job", "127.0.0.1", 1))

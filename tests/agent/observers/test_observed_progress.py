@@ -10,7 +10,7 @@ import pytest
 
 from pytorchjob_agent.observers.observed_progress import ObservedProgress
 from pytorchjob_agent.observers.round_observers import OBSERVERS, RoundObservers
-from pytorchjob_agent.rendezvous.extension import Pod
+from pytorchjob_agent.rendezvous.extension import OwnPod
 from pytorchjob_agent.script.observation import Observation, furthest, with_pace
 from pytorchjob_agent.script.status_request import SERVER_URL, TOKEN_FILE
 
@@ -106,7 +106,7 @@ def test_only_the_newest_lines_are_kept(observed: ObservedProgress) -> None:
 @pytest.mark.parametrize(("value", "expected"), [(None, True), ("1", True), ("0", False)])
 def test_the_field_switches_it_off(value: str | None, expected: bool) -> None:
     env = {} if value is None else {"PYTORCHJOB_OBSERVE_PROGRESS": value}
-    assert isinstance(OBSERVERS.create(Pod(env, "job", "127.0.0.1", 1)), RoundObservers) is expected
+    assert isinstance(OBSERVERS.create(OwnPod(env, "job", "127.0.0.1", 1)), RoundObservers) is expected
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.observers.round_observers import OBSERVERS
-from pytorchjob_agent.rendezvous.extension import Extension, Pod
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod
 from pytorchjob_agent.script.status_request import SERVER_URL
 from tests.agent.starting import starting
 
 
 @pytest.fixture
 def observers() -> Iterator[Extension]:
-    made = OBSERVERS.create(Pod({}, "job", "127.0.0.1", 2))
+    made = OBSERVERS.create(OwnPod({}, "job", "127.0.0.1", 2))
     yield made
     made.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.rendezvous.extension import Pod
+from pytorchjob_agent.rendezvous.extension import OwnPod
 from pytorchjob_agent.stragglers.own_times import STRAGGLERS, OwnTimes, RoundOwnTimes
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
 
@@ -49,4 +49,4 @@ def test_a_file_that_is_gone_reports_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "expected"), [(None, True), ("1", True), ("0", False)])
 def test_the_pods_environment_decides(value: str | None, expected: bool) -> None:
     env = {} if value is None else {"PYTORCHJOB_FIND_STRAGGLERS": value}
-    assert isinstance(STRAGGLERS.create(Pod(env, "job", "127.0.0.1", 1)), RoundOwnTimes) is expected
+    assert isinstance(STRAGGLERS.create(OwnPod(env, "job", "127.0.0.1", 1)), RoundOwnTimes) is expected
