@@ -111,7 +111,7 @@ def _gpus(facts: Facts) -> CheckResult:
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
     ready = torch.visible and facts.env.get(START_MODE) == "ready"
     return _result(
-        f"{found}; a process that waits takes about 0.5 GB of each" if ready else found,
+        f"{found}; startMode Ready takes about 0.5 GB of a GPU for each process" if ready else found,
         few,
         f"{by}, but torch {torch.version} sees {torch.visible}{why}{processes}",
         "request as many GPUs as processes (resources.limits of the container), with a build of torch for the node's "

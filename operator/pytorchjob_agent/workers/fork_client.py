@@ -23,6 +23,7 @@ from pytorchjob_agent.workers.forked_program import Program
 _LOCAL_RANK = "LOCAL_RANK"
 _PYTHON = "PYTHON_EXEC"  # torchrun's variable for another interpreter of the workers
 _PATIENCE = 120.0  # seconds that the imports may take before workers start cold
+_READY_PATIENCE = 10.0  # seconds that a process may still need for the context of its GPU once its program is there
 _MOST_DEATHS = 3
 
 
@@ -56,12 +57,17 @@ class ForkedWorker:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
 
     def run(self, program: Program, outputs: tuple[int, int]) -> bool:
-        """Run a program in a process that waits for one; False: it has ended, or cannot run this one."""
+        """Run a program in a process that waits for one; False: it has ended, or cannot run this one.
+
+        A process that does not answer is killed: it would run the program later, beside another worker of this rank.
+        """
         with contextlib.suppress(OSError):
-            self._channel.settimeout(_PATIENCE)
+            self._channel.settimeout(_READY_PATIENCE)
             _send(self._channel, fork_server.FORK, program.to_json(), outputs)
             if _receive(self._channel) == str(self.pid):
                 return True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.close()
         return False
 
@@ -106,7 +112,12 @@ class ForkServer:
 
     def pids(self) -> set[int]:
         """Return the processes to keep when all other descendants of the launcher are killed."""
-        return {self._process.pid, *(process.pid for process in self._ready.values())}
+        return {self._process.pid, *(process.pid for process in self._waiting().values())}
+
+    def _waiting(self) -> dict[int, ForkedWorker]:
+        """Return the processes that wait for a program, by local rank; those that have ended are forgotten."""
+        self._ready = {rank: process for rank, process in self._ready.items() if process.poll() is None}
+        return self._ready
 
     def wait(self, seconds: float) -> bool:
         """Wait until the imports are done or the server has died; False after `seconds`."""
@@ -127,17 +138,16 @@ class ForkServer:
     def prepare(self, count: int, pause: float = ready.PAUSE_SECONDS) -> None:
         """Let a process for each of so many local ranks make the context of its GPU, after `pause` seconds, and wait.
 
-        It does nothing unless `makes_ready` is set.
+        It does nothing unless `makes_ready` is set, and as long as the server imports: the workers run already.
         """
-        if not self.makes_ready:
+        if not (self.makes_ready and self.wait(0)):
             return
-        for local_rank in range(count):
-            if local_rank not in self._ready:
-                try:
-                    request = (fork_server.PREPARE, json.dumps([local_rank, pause]))
-                    self._ready[local_rank] = self._ask(*request, ())
-                except RefusedError as refusal:
-                    self._say_once(f"no worker waits with the context of its GPU: {refusal}")
+        for local_rank in set(range(count)) - self._waiting().keys():
+            try:
+                request = (fork_server.PREPARE, json.dumps([local_rank, pause]))
+                self._ready[local_rank] = self._ask(*request, ())
+            except RefusedError as refusal:
+                self._say_once(f"no worker waits with the context of its GPU: {refusal}")
 
     def revive(self) -> None:
         """Start a server that has died again, for the next round, at most three times."""

@@ -101,7 +101,10 @@ class _Server:
 
     def _take(self) -> Program | None:
         """Answer one request; returns a program in the child only."""
-        message, fds, _, _ = socket.recv_fds(self._control, 1, _FDS)
+        try:
+            message, fds, _, _ = socket.recv_fds(self._control, 1, _FDS)
+        except ConnectionError:  # it had not read all that it was sent
+            message = b""
         if not message:
             os._exit(0)  # the launcher is gone
         with open(fds[0], encoding="ascii") as file:

@@ -40,6 +40,7 @@ class StartRequest:
     run_path: bool = False
     start_method: str = _TORCHS_DEFAULT
     numa_binding: bool = False
+    virtual_local_rank: bool = False
     memory: int | None = None  # None: no limit
     linux: bool = True
 
@@ -96,7 +97,8 @@ def choose_start(request: StartRequest) -> StartChoice:
     if request.numa_binding:
         return StartChoice(False, "--numa-binding: torch binds a process when it starts")
     if request.requested in (RequestedStart.WARM, RequestedStart.READY):
-        ready = request.requested == RequestedStart.READY
+        # With virtual local ranks each worker sees a device of its own, which is known when it starts.
+        ready = request.requested == RequestedStart.READY and not request.virtual_local_rank
         return StartChoice(True, f"{START_MODE} is {request.requested}", ready)
     return _choose_automatically(request)
 

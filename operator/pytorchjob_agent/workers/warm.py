@@ -42,6 +42,7 @@ def start_server(
         run_path=not isinstance(command, str),
         start_method=config.start_method,
         numa_binding=getattr(config, "numa_options", None) is not None,
+        virtual_local_rank=getattr(config, "virtual_local_rank", False),
         memory=cgroup.memory(),
         linux=sys.platform == "linux",
     )

@@ -36,7 +36,7 @@ FOUND = [
     (
         "gpus",
         facts(env={START_MODE: "ready"}),
-        "2 visible, 2 processes; a process that waits takes about 0.5 GB of each",
+        "2 visible, 2 processes; startMode Ready takes about 0.5 GB of a GPU for each process",
         "ready",
     ),
     ("gpus", facts("npu"), "2 visible, 1 process", "a plugin's word counts as one process"),

@@ -52,6 +52,7 @@ while True:
 """
 AT_WORK = r"rank \d of 2 is process (\d+) from step "
 AGAIN = AT_WORK + r"[1-9]\d*\n"
+UV = shutil.which("uv") or ""
 PLACE = "--machine_rank=$RANK --main_process_ip=$MASTER_ADDR --main_process_port=$MASTER_PORT"
 ACCELERATE = f"--multi_gpu --num_machines=2 --num_processes=2 --mixed_precision=no --dynamo_backend=no {PLACE}"
 FABRIC = "--accelerator=cpu --devices=1 --num-nodes=2 --node-rank=$RANK --main-address=$MASTER_ADDR"
@@ -100,7 +101,9 @@ def all_again(pods: list[Pod]) -> Iterator[None]:
         pytest.param(shell("echo first; python SCRIPT; exit $?"), id="python in a shell"),
         pytest.param(shell(f"exec python -m torch.distributed.run {V1} SCRIPT"), id="v1's variables as flags, exec"),
         pytest.param(
-            (shutil.which("uv") or "uv", "run", "--no-project", "--python", sys.executable, "SCRIPT"), id="uv run"
+            (UV, "run", "--no-project", "--python", sys.executable, "SCRIPT"),
+            id="uv run",
+            marks=pytest.mark.skipif(not UV, reason="uv is not installed"),
         ),
         pytest.param(
             shell(f"accelerate launch {ACCELERATE} SCRIPT; exit $?"), id="accelerate", marks=installed("accelerate")

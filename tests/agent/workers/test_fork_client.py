@@ -32,6 +32,7 @@ def either(server: ForkServer, request: pytest.FixtureRequest) -> Iterator[ForkS
         return
     one = ForkServer.start(["json", "multiprocessing.queues"])
     one.makes_ready = True
+    assert one.wait(60)
     yield one
     one.close()
 
@@ -360,6 +361,9 @@ def eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServe
     server = ForkServer.start(["marks"], str(tmp_path))
     server.makes_ready = True
     server.prepare(2, 0.0)
+    assert len(server.pids()) == 1, "workers wait for no server that still imports"
+    assert server.wait(60)
+    server.prepare(2, 0.0)
     until(lambda: all((tmp_path / str(device)).exists() for device in range(2)))
     yield server
     server.close()
@@ -393,7 +397,30 @@ def test_else_it_is_forked(eager: ForkServer, tmp_path: Path, what: str) -> None
     assert worker is not None
     assert worker.pid != pid
     assert worker.wait(60) == 0
-    assert processes.is_alive(pid) == (what == "another local rank")
+    until(lambda: processes.is_alive(pid) == (what == "another local rank"))
+
+
+def test_a_process_that_answers_too_late_never_runs_the_program(
+    eager: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytorchjob_agent.workers.fork_client._READY_PATIENCE", 0.2)
+    pid = int((tmp_path / "0").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    (tmp_path / "train.py").write_text(f"open('{tmp_path}/ran', 'a').write('once ')")
+    command, env = [sys.executable, "-u", str(tmp_path / "train.py")], {**os.environ, "LOCAL_RANK": "0"}
+    worker = eager.popen(command, env, None, None)
+    assert worker is not None
+    assert (worker.wait(60), worker.pid != pid) == (0, True)
+    until(lambda: not processes.is_alive(pid))
+    assert (tmp_path / "ran").read_text() == "once "
+
+
+def test_a_process_that_has_ended_is_kept_no_longer_and_another_waits(eager: ForkServer, tmp_path: Path) -> None:
+    pid = int((tmp_path / "1").read_text())
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: pid not in eager.pids())
+    eager.prepare(2, 0.0)
+    assert len(eager.pids()) == 3
 
 
 def test_processes_that_wait_end_with_their_server_and_with_the_launcher(eager: ForkServer, tmp_path: Path) -> None:
@@ -404,6 +431,7 @@ def test_processes_that_wait_end_with_their_server_and_with_the_launcher(eager: 
     assert eager.popen([sys.executable, "-u", str(tmp_path / "train.py")], {**os.environ}, None, None) is None
     eager.revive()
     until(lambda: not any(processes.is_alive(pid) for pid in waiting))
+    assert eager.wait(60)
     eager.prepare(1, 100.0)
     (later,) = eager.pids() - {eager._process.pid}
     eager.close()

@@ -55,6 +55,18 @@ def test_what_is_no_module_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("request_", "ready"),
+    [
+        (StartRequest(RequestedStart.READY), True),
+        (StartRequest(RequestedStart.READY, virtual_local_rank=True), False),
+        (StartRequest(RequestedStart.WARM), False),
+    ],
+)
+def test_when_processes_wait_with_their_contexts(request_: StartRequest, ready: bool) -> None:
+    assert (choose_start(request_).warm, choose_start(request_).ready) == (True, ready)
+
+
+@pytest.mark.parametrize(
     ("request_", "warm", "words"),
     [
         pytest.param(StartRequest(RequestedStart.COLD), False, "is cold", id="cold is cold"),

@@ -1,6 +1,7 @@
 """Real torch workers, forked: what LocalElasticAgent makes of them, and what torch is like in them."""
 
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -174,11 +175,12 @@ def test_every_round_has_its_own_variables(run: Any, server: ForkServer) -> None
     assert [written[f"attempt_{number}/0/stdout.log"] for number in (0, 1)] == ["0\n", "1\n"]
 
 
-def test_a_worker_that_has_waited_trains_like_any_other(run: Any, server: ForkServer) -> None:
+def test_a_worker_that_has_waited_trains_like_any_other(run: Any, server: ForkServer, tmp_path: Path) -> None:
     server.makes_ready = True
     try:
         run(server, ONCE)  # its workers start, and then processes wait for those of the next run
         waiting = server.pids()
+        shutil.rmtree(tmp_path / "logs-warm")
         result, written = run(server, f"{TRAIN}    print('process', os.getpid())")
     finally:
         server.makes_ready = False
