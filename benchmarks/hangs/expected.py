@@ -7,7 +7,7 @@ _STEP = "step"
 _NOT_BEGUN = "CollectiveNotBegun"
 _ANY_RANK = ("all-sleep",)
 _MUTE = ("stopped",)
-"""They tell no line."""
+"""Ranks that write no stack, so that their line is not known."""
 _OTHERS_AT = {
     "all-sleep": "",
     "spins": "spins",

@@ -224,8 +224,16 @@ DEFECTS: Sequence[Planted] = [
         "a process that waits with its context is killed with the round",
         READY,
         f"{AGENT}/workers/fork_client.py",
-        "return {self._process.pid, *(process.pid for process in self._ready.values())}",
+        "return {self._process.pid, *(process.pid for process in self._waiting().values())}",
         "return {self._process.pid}",
+        ("tests/agent/workers/test_fork_client.py",),
+    ),
+    Planted(
+        "a process that answers too late runs its program beside another one",
+        READY,
+        f"{AGENT}/workers/fork_client.py",
+        "os.killpg(self.pid, signal.SIGKILL)\n        self.close()",
+        "self.close()",
         ("tests/agent/workers/test_fork_client.py",),
     ),
     Planted(
@@ -344,8 +352,8 @@ DEFECTS: Sequence[Planted] = [
         "the message of a launcher that runs no workers is the agent's",
         MEMBERS,
         f"{AGENT}/command/supervise.py",
-        "if view.report is Crash.BEFORE:",
-        "if view.report is Crash.BEFORE and code > 128:",
+        "if view.report is LauncherCrash.BEFORE:",
+        "if view.report is LauncherCrash.BEFORE and code > 128:",
         ("tests/agent/command/test_supervise.py",),
     ),
     Planted(

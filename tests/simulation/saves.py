@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous.extension import NotStartedError
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_agent.saves.held_saves import HeldSave, SaveId
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.retention import Known, before_whole, needed
 from pytorchjob_agent.saves.round_start import Start, StartKind
 from pytorchjob_agent.saves.save_agreement import SaveAgreement
 
@@ -36,6 +37,8 @@ class Pod:
     number: int
     held: dict[SaveId, HeldSave] = field(default_factory=dict)
     steps: dict[SaveId, int] = field(default_factory=dict)
+    whole: str = ""
+    """The label of the save of which it knows that it is whole."""
     rests: int = 0
     """Files of a save that was cut; 0: none."""
 
@@ -78,6 +81,7 @@ class Member:
         self._thread.start()
 
     loaded: Load
+    choice: Choice | None = None
 
     def _run(self, start: Callable[["Member"], None]) -> None:
         self._go.acquire()
@@ -118,8 +122,8 @@ class Schedule:
         self.pods = [Pod(number) for number in range(self.size)]
         self.blocked: set[tuple[int, int]] = set()
         self.step = 0
-        self.base: Load = None
-        """The save with which the workers have started: of several writers it stays until a newer one is whole."""
+        self.base: Choice | None = None
+        """The save with which the workers have started."""
         self.whole: Load = None
         """The newest save of which each part is held by its owner and by a peer."""
         self.lost: set[int] = set()
@@ -158,7 +162,7 @@ class Schedule:
             if newest is not None and (member.loaded is None or member.loaded < newest):
                 self.problems.append(f"round {id_}: started from {member.loaded}, though {newest} was offered")
         if len(started) == self.size:
-            self._train(id_, started[0].loaded)
+            self._train(id_, started[0].loaded, started[0].choice)
 
     def _newest(self, offered: list[dict[SaveId, HeldSave]]) -> Load:
         """The newest save of which the members together hold each part, by what the parts are."""
@@ -199,7 +203,7 @@ class Schedule:
         if decision.choice is None:
             member.loaded = (RoundId(0, 0), pod.rests) if pod.rests else None
             return ""
-        steps = set()
+        member.choice, steps = decision.choice, set()
         for owner in decision.needed_by(rank, self.size):
             member.pause()
             part = self._fetch(decision, owner, rank, pods, member, agreement)
@@ -269,9 +273,11 @@ class Schedule:
             if self.random.random() < self.random.choice([0.0, 0.0, 0.3])
         }
 
-    def _train(self, id_: RoundId, loaded: Load) -> None:
+    def _train(self, id_: RoundId, loaded: Load, base: Choice | None) -> None:
         """Save a few times; the last save may be cut between any two parts, and copies may lag or be lost."""
-        self.base = loaded
+        self.base = base
+        for pod in self.pods:
+            pod.whole = ""
         if (
             loaded != self.whole
         ):  # before its copies are fetched, the start is held by one pod alone, as far as is known
@@ -292,7 +298,7 @@ class Schedule:
                 return
             if copied == self.writers:
                 self.whole, self.lost = (id_, self.step), set()
-                self._drop_older()
+                self._drop_older(id_)
         if self.random.random() < 0.2:
             self.pods[0].rests = self.step + 1
 
@@ -312,14 +318,14 @@ class Schedule:
     def _is_part(self, pod: Pod, id_: SaveId, owner: int, of: Load) -> bool:
         return (id_.round, pod.steps[id_]) == of and id_.owner == owner
 
-    def _drop_older(self) -> None:
-        """Some members have heard that the save is whole, and drop what its owners wrote before."""
+    def _drop_older(self, id_: RoundId) -> None:
+        """Some members have heard that the save is whole, and some of these drop what its owners wrote before."""
         for pod in self.pods:
-            if self.writers > 1 and self.random.random() < 0.5:
-                parts = {id_.owner: id_ for id_ in pod.held if pod.steps[id_] == self.step}
-                for id_ in [*pod.held]:
-                    if id_.owner in parts and id_ < parts[id_.owner]:
-                        del pod.held[id_], pod.steps[id_]
+            if self.writers > 1 and self.random.random() < 0.7:
+                pod.whole = f"step-{self.step}"
+                if self.random.random() < 0.7:
+                    for old in before_whole(pod.held.values(), Known(id_, self.base, pod.whole)):
+                        del pod.held[old], pod.steps[old]
 
     def _hold(self, id_: RoundId, owner: int, number: int, pod: Pod) -> None:
         label = f"step-{self.step}" if self.each_rank and self.size > 1 else ""
@@ -327,17 +333,9 @@ class Schedule:
         save_id = SaveId(id_, owner, number)
         pod.held[save_id] = HeldSave(save_id, 1, writers, label, own=self.own and writers > 1)
         pod.steps[save_id] = self.step
-        mine = sorted(each for each in pod.held if each.owner == owner)
-        needed = self._needed(id_, sum(each.round == id_ for each in mine))
-        for old in mine[:-2]:
-            if (old.round, pod.steps[old]) != needed:
-                del pod.held[old], pod.steps[old]
-
-    def _needed(self, id_: RoundId, new: int) -> Load:
-        """The save that stays beside the newest two; `new`: those of this round."""
-        if self.writers > 1 and self.whole is not None and self.whole[0] == id_:
-            return self.whole
-        return self.base if self.writers > 1 or new < 2 else None
+        keep = needed(pod.held.values(), Known(id_, self.base, pod.whole))
+        for old in pod.held.keys() - keep:
+            del pod.held[old], pod.steps[old]
 
 
 def violations(seeds: range) -> Iterator[tuple[int, str]]:

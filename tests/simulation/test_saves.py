@@ -1,16 +1,19 @@
 """The workers of a round never start from unequal saves, and never from an older one than a member offers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import round_start
+from pytorchjob_agent.saves.held_saves import HeldSave, SaveId
 from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.retention import Known
 from pytorchjob_agent.saves.round_start import Start, StartKind, decide
 from pytorchjob_agent.saves.save_agreement import SaveAgreement
-from tests.simulation.saves import Pod, Schedule, violations
+from tests.simulation import saves
+from tests.simulation.saves import violations
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 500))
@@ -35,17 +38,10 @@ def _own_parts_alone(self: Start, rank: int, size: int) -> list[int]:
     return [owner for owner in self.parts if owner == rank]
 
 
-def _drops_before_copies(self: Schedule, id_: RoundId, owner: int, number: int, pod: Pod) -> None:
-    _hold(self, id_, owner, number, pod)
-    for old in [each for each in pod.held if pod.steps[each] < self.step]:
-        del pod.held[old], pod.steps[old]
-
-
-def _keeps_two(self: Schedule, id_: RoundId, new: int) -> None:
-    """A part of a whole save goes for two later ones that are not whole."""
-
-
-_hold = Schedule._hold
+def _newest_two(held: Collection[HeldSave], known: Known) -> set[SaveId]:
+    """Two later saves that are not whole replace a whole one."""
+    owners = {save.id.owner for save in held}
+    return {id_ for owner in owners for id_ in sorted(save.id for save in held if save.id.owner == owner)[-2:]}
 
 
 @pytest.mark.parametrize(
@@ -54,8 +50,7 @@ _hold = Schedule._hold
         pytest.param(SaveAgreement, "confirm", _ignores_failures, id="workers start although a member has no files"),
         pytest.param(round_start, "decide", _oldest, id="an older save is chosen"),
         pytest.param(round_start, "decide", _keeps_rests, id="rests of a cut save stay at one member"),
-        pytest.param(Schedule, "_hold", _drops_before_copies, id="an older save is dropped before the newer is whole"),
-        pytest.param(Schedule, "_needed", _keeps_two, id="later saves that are not whole replace a whole one"),
+        pytest.param(saves, "needed", _newest_two, id="later saves that are not whole replace a whole one"),
         pytest.param(Start, "needed_by", _own_parts_alone, id="a member that saves nothing fetches nothing"),
     ],
 )

@@ -136,9 +136,15 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def ranks_at(places: Mapping[int, StackPlace | None], first_rank: int) -> dict[str, str | None]:
-    """Return where the ranks are, without anything that changes from one hang to the next at the same place."""
-    return {str(first_rank + local): None if at is None else at.where for local, at in places.items()}
+def ranks_at(
+    places: Mapping[int, StackPlace | None], first_rank: int, local_rank: int | None = None
+) -> dict[str, str | None]:
+    """Return where the ranks are, without anything that changes from one hang to the next at the same place.
+
+    A message has room for the first ones: this local rank comes before all others.
+    """
+    order = sorted(places, key=lambda local: (local != local_rank, local))
+    return {str(first_rank + local): None if (at := places[local]) is None else at.where for local in order}
 
 
 def message(

@@ -1,6 +1,6 @@
 """What the members of a round publish in its store for each other, one value of a kind for each member. Pure."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -27,6 +27,17 @@ class Published(Generic[T]):
         """Return what the members with these ranks have published; None: a value of another version of the agent."""
         found = {rank: self.store.read(self._key(rank), rank) for rank in ranks}
         return {rank: self._parse(rank, signed.value) for rank, signed in found.items() if signed is not None}
+
+    def read_whole(self, ranks: Sequence[int]) -> list[T]:
+        """Return what all these members have published, by two requests; nothing as long as one is missing."""
+        keys = [self._key(rank) for rank in ranks]
+        if not self.store.check(keys):
+            return []
+        found = [
+            None if signed is None else self._parse(rank, signed.value)
+            for rank, signed in zip(ranks, self.store.read_all(keys, ranks), strict=True)
+        ]
+        return [value for value in found if value is not None] if None not in found else []
 
     def _key(self, rank: int) -> str:
         return f"{self.kind}/{rank}"

@@ -77,9 +77,13 @@ class SignedStore:
         found = self._store.multi_get(list(keys)) if keys else []
         return [self._verify(key, data, rank) for key, data, rank in zip(keys, found, ranks, strict=True)]
 
+    def check(self, keys: Sequence[str]) -> bool:
+        """Return whether every key has a value, whoever wrote it."""
+        return self._store.check(list(keys))
+
     def has_all(self, keys: Sequence[str], ranks: Sequence[int]) -> bool:
         """Return whether every key has a value of the member with the rank beside it."""
-        return self._store.check(list(keys)) and None not in self.read_all(keys, ranks)
+        return self.check(keys) and None not in self.read_all(keys, ranks)
 
     def _sign(self, key: str, value: str, rank: int) -> str:
         return f"{_mac(self.assigned, key, value, rank)} {rank} {value}"

@@ -8,21 +8,20 @@ import fcntl
 import os
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.exchange.file_list import HeldFile, ManifestError
 from pytorchjob_agent.exchange.files import open_file
-from pytorchjob_agent.saves import directory, naming
-from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId, complete
+from pytorchjob_agent.saves import directory, naming, retention
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
+from pytorchjob_agent.saves.retention import Known
 from pytorchjob_agent.system.first_text import first_text
 
-KEPT = 2
-"""Saves of each owner that are kept."""
 _LIST, _NEW, _ASIDE, _IDENTITY, _LEFT = "manifest.json", "new-", "aside", "identity", "left"
 _LOCK, _CLAIM = "lock", "claim"
 _LONGEST_JOB = 1024
@@ -50,10 +49,7 @@ class HeldSaves:
         self._saves: dict[SaveId, Manifest] = {}
         self._count = 0
         self._pinned: SaveId | None = None
-        self._chosen: Choice | None = None
-        self._round: RoundId | None = None
-        self.whole = ""
-        """The label of the newest save of this round that all writers have copied. Empty: none, or not known."""
+        self._known = Known()
         self._coming: dict[Path, int] = {}
         """Folders of copies that are being received, with the bytes that they will have."""
         self.reserve = 0
@@ -182,14 +178,11 @@ class HeldSaves:
     def make_room(self, size: int, keep: Sequence[SaveId] = ()) -> None:
         """Drop old copies until `size` more bytes fit; raises FullError if they cannot."""
         with self._lock:
-            oldest = sorted(self._saves, key=lambda id_: (id_.round, id_.number))
-            last = {id_.owner: id_ for id_ in oldest}
-            spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
-            spare.sort(key=lambda id_: self._is_chosen(id_) or self._is_whole(id_))
+            spare = [id_ for id_ in retention.spare(self._held(), self._known) if id_ not in (*keep, self._pinned)]
             if self._is_above(size):
                 shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
             while (used := self._used()) + size + self.reserve > self.limit:
-                if not (spare or size) and self._pinned in self._saves and self._pinned not in last.values():
+                if not (spare or size) and self._pinned in retention.spare(self._held(), self._known):
                     spare.append(self._pinned)  # the script's own save comes first
                 if not spare:
                     raise FullError(
@@ -212,13 +205,15 @@ class HeldSaves:
                 self._drop(id_)
 
     def begin(self, choice: Choice | None, round_: RoundId) -> None:
-        """A round starts with the chosen save, or without one.
-
-        Its parts stay until this round has saves of its own: what earlier rounds left unfinished replaces no save. Of
-        several writers, they stay until a save of this round is whole.
-        """
+        """A round starts with the chosen save, or without one."""
         with self._lock:
-            self._chosen, self._round, self.whole = choice, round_, ""
+            self._known = Known(round_, choice)
+
+    def hear(self, round_: RoundId, label: str) -> None:
+        """Take over which save of several writers is whole; it is nothing to another round than the present one."""
+        with self._lock:
+            if round_ == self._known.round:
+                self._known = replace(self._known, whole=label)
 
     def drop_before(self, choice: Choice) -> None:
         """Drop the saves of rounds before the chosen save's: no round starts with them any more."""
@@ -227,17 +222,11 @@ class HeldSaves:
                 self._drop(id_)
 
     def drop_before_whole(self) -> None:
-        """Drop parts of saves of several writers that their owners wrote before that of the whole one."""
+        """Drop parts that are older than the save that is known to be whole."""
         with self._lock:
-            parts = {id_.owner: id_ for id_ in sorted(self._saves) if self._is_whole(id_)}
-            for id_ in [*self._saves]:
-                last = parts.get(id_.owner)
-                if last is not None and id_ < last and id_ != self._pinned and self._saves[id_].writers > 1:
+            for id_ in retention.before_whole(self._held(), self._known):
+                if id_ != self._pinned:
                     self._drop(id_)
-
-    def _is_whole(self, id_: SaveId) -> bool:
-        save = self._saves[id_]
-        return id_.round == self._round and save.writers > 1 and save.label == self.whole != ""
 
     def identity(self) -> str:
         """Return a text that only agents with the same directory have in common. Raises OSError."""
@@ -302,38 +291,13 @@ class HeldSaves:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _trim(self) -> None:
-        """Drop what is not among the newest of its owner; what belongs to the newest whole save stays.
+        needed = retention.needed(self._held(), self._known)
+        for id_ in [*self._saves]:
+            if id_ not in needed and id_ != self._pinned:
+                self._drop(id_)
 
-        A rank may save again before its copy of another rank's part has come: without the former parts no save is
-        whole. Which one is may be known here by the parts, or by what the members tell each other. Of several parts
-        with one label the newest counts.
-        """
-        held = [manifest.held() for manifest in self._saves.values()]
-        whole = max(complete(held), key=lambda choice: choice.age, default=None)
-        needed = set() if whole is None else {save.id for save in held if whole.includes(save)}
-        kept: dict[int, list[object]] = {}
-        own = Counter[int]()
-        for save in sorted(held, key=lambda save: save.id, reverse=True):
-            parts = kept.setdefault(save.id.owner, [])
-            name = save.id if save.writers == 1 else (save.id.round, save.label)
-            if name in parts:
-                needed.discard(save.id)
-                continue
-            parts.append(name)
-            own[save.id.owner] += save.id.round == self._round
-            if len(parts) <= KEPT or self._is_whole(save.id) or self._keeps_chosen(save, own[save.id.owner]):
-                needed.add(save.id)
-        for save in held:
-            if save.id not in needed and save.id != self._pinned:
-                self._drop(save.id)
-
-    def _keeps_chosen(self, save: HeldSave, new: int) -> bool:
-        """Return whether a part of the chosen save stays beside so many new ones of this round."""
-        return self._is_chosen(save.id) and (new < KEPT if save.writers == 1 else not self.whole)
-
-    def _is_chosen(self, id_: SaveId) -> bool:
-        """Return whether a save is a part of the one with which this round started."""
-        return self._chosen is not None and self._chosen.includes(self._saves[id_].held())
+    def _held(self) -> Sequence[HeldSave]:
+        return [manifest.held() for manifest in self._saves.values()]
 
     def _drop(self, id_: SaveId) -> None:
         manifest = self._saves.pop(id_, None)

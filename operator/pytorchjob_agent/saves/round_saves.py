@@ -284,6 +284,7 @@ class MemorySaves(Extension):
             lambda: targets(own, agreement.all_peers(own)[1:]),
             self._pace,
             whole,
+            drops=self._tier is None,
         )
 
     def _share(self) -> None:

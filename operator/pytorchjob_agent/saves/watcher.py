@@ -39,7 +39,7 @@ SCAN_SECONDS, _LEAST_SECONDS = 0.25, 0.05
 """Between two scans: at most, and at least, however often the script renames files."""
 _REST_FACTOR = 120.0
 _LOOK_SECONDS = 2.0
-"""Between two looks for a save that is whole: longer than a drain thread takes to see what rank 0 announces."""
+"""Between two looks for a save that is whole."""
 _SILENT_SECONDS = 10.0
 """The agent waits no longer for a directory that does nothing: it has its coordinator to answer."""
 _END_SECONDS = 120.0
@@ -64,6 +64,8 @@ class RoundOfSaves:
     """Of these copies."""
     whole: WholeSaves | None = None
     """Which saves of several writers are whole. None: it is not known here, and older ones stay."""
+    drops: bool = True
+    """False: copies on durable storage may still need parts that are older than a whole save."""
 
 
 class SaveWatcher:
@@ -89,8 +91,9 @@ class SaveWatcher:
         self._settled = False
         self._pids: tuple[int, ...] = ()
         self._unsent: Manifest | None = None
-        self._copied = self._dropped = ""
-        """Labels: of the last part that was copied, and of the whole save before which all are dropped."""
+        self._copied = self._whole = self._dropped = ""
+        """Labels: of the last part that was copied, of the save that was whole at the last look, and of the one before
+        which all are dropped."""
         self._look_at = 0.0
         self._last: list[SeenFile] | None = None
         self._reported: set[str] = set()
@@ -125,7 +128,7 @@ class SaveWatcher:
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
             self._settling, self._settled = None, False
-            self._copied = self._dropped = ""
+            self._copied = self._whole = self._dropped = ""
 
     def end(self, *, clean: bool) -> None:
         """Take the last save of a round whose workers have ended; `clean`: all of them with success."""
@@ -319,10 +322,7 @@ class SaveWatcher:
                 self._copied = manifest.label
 
     def _drop_older(self) -> None:
-        """Drop what is older than a whole save, one look after the first that showed it.
-
-        Until then the thread of each member that copies to durable storage has seen which save rank 0 copies.
-        """
+        """Keep what is whole, and drop what is older one look later: until then other members have heard of it."""
         round_, now = self._round, time.monotonic()
         if not self._active or round_ is None or round_.whole is None or self._dropped == self._copied:
             return
@@ -330,11 +330,13 @@ class SaveWatcher:
             return
         self._look_at = now + _LOOK_SECONDS
         with suppress(RuntimeError):
-            if self._held.whole != self._dropped:
-                self._held.drop_before_whole()
-                self._dropped = self._held.whole
+            if self._whole != self._dropped:
+                if round_.drops:
+                    self._held.drop_before_whole()
+                self._dropped = self._whole
             if self._dropped != self._copied:
-                self._held.whole = round_.whole.newest()
+                self._whole = round_.whole.newest()
+                self._held.hear(round_.writer.round, self._whole)
 
     def report(self, words: str) -> None:
         """Set the problem; print it once, whatever numbers follow its first words."""

@@ -27,17 +27,15 @@ class WholeSaves:
 
     def tell(self, label: str) -> None:
         """Publish that this member has copied its part of the save with this label, after all earlier ones."""
-        self._labels = [*self._labels, label][-_RECENT:]
+        self._labels = [*(each for each in self._labels if each != label), label][-_RECENT:]
         self._members().write(json.dumps(self._labels))
 
     def newest(self) -> str:
         """Return the label of the newest save that is whole; empty: none is."""
         copied = self._members()
         store = copied.store
-        if store.assigned.rank == 0:
-            found = copied.read(range(store.assigned.size))
-            if label := newest_common([found.get(rank) or [] for rank in range(store.assigned.size)]):
-                store.write(_WHOLE, label)
+        if store.assigned.rank == 0 and (label := newest_common(copied.read_whole(range(store.assigned.size)))):
+            store.write(_WHOLE, label)
         known = store.read(_WHOLE, 0)
         return "" if known is None else known.value
 
@@ -49,6 +47,8 @@ class WholeSaves:
 
 def newest_common(labels: list[list[str]]) -> str:
     """Return the last label of the first list that all lists have; empty: there is none. Pure."""
+    if not labels:
+        return ""
     common = {*labels[0]}.intersection(*labels[1:])
     return next((label for label in reversed(labels[0]) if label in common), "")
 

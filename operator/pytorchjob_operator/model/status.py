@@ -142,7 +142,8 @@ class FirstFailureStatus(Model):
         default=None, description="The collective in which other ranks wait for this one. Unset: none, or unknown."
     )
     place: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="Of a hang: where the rank is. Unset: it gives no stack. Example: train.py:8 load()."
+        default=None,
+        description="Of a hang: where the rank is. Unset: unknown, as of a stopped one. Example: train.py:8 load().",
     )
 
 

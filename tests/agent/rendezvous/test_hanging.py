@@ -38,6 +38,11 @@ def test_the_one_at_fault_is_named(
     assert words in told.message
 
 
+def test_where_all_ranks_are_begins_with_the_one_at_fault() -> None:
+    at = failure_messages.ranks_at({0: REDUCE, 1: None, 2: LOAD}, 6, 2)
+    assert [*at.items()] == [("8", "train.py:41 load()"), ("6", "train.py:44 main()"), ("7", None)]
+
+
 def test_what_the_collectives_tell_counts_more_than_the_stacks() -> None:
     fault = CollectiveFault(CollectiveFaultKind.NOT_BEGUN, (7,), "0", 5, "barrier")
     told, echo = failure_messages.hang(HangVerdict("no step", (0, 1)), {0: LOAD, 1: REDUCE}, 6, fault)

@@ -233,11 +233,16 @@ CHOSEN = Choice.from_text("1.1/0/1/3/step-200")
         ),
         pytest.param([(1, 200), (4, 300)], 0, {(1, 200), (4, 300)}, id="one save of this round"),
         pytest.param(
-            [(1, 200), (4, 300), (4, 400), (4, 500)], 0, {(1, 200), (4, 400), (4, 500)}, id="none of three is whole"
+            [(1, 200), *((4, step) for step in range(300, 801, 100))],
+            0,
+            {(1, 200), (4, 500), (4, 600), (4, 700), (4, 800)},
+            id="none of six is whole",
         ),
-        pytest.param([(1, 200), (4, 300), (4, 400)], 300, {(4, 300), (4, 400)}, id="one of them is whole"),
         pytest.param(
-            [(1, 200), (4, 300), (4, 400), (4, 500)], 300, {(4, 300), (4, 400), (4, 500)}, id="two are not whole yet"
+            [(1, 200), *((4, step) for step in range(300, 901, 100))],
+            300,
+            {(4, 300), (4, 600), (4, 700), (4, 800), (4, 900)},
+            id="many are not whole yet",
         ),
     ],
 )
@@ -248,10 +253,27 @@ def test_the_parts_with_which_a_round_started_stay_until_a_save_of_its_own_is_wh
     for owner in (0, 1):
         for number, (round_, step) in enumerate(saves):
             own.begin(CHOSEN, RoundId(1, round_))
-            own.whole = f"step-{whole}" if whole and step >= whole else ""
+            own.hear(RoundId(1, round_), f"step-{whole}" if whole and step >= whole else "")
             part(own, owner, number, round_, step)
         found = {(save.id.round.number, int(save.label[5:])) for save in own.list() if save.id.owner == owner}
         assert found == kept
+
+
+def test_when_memory_is_short_the_whole_save_stays_and_a_newer_part_goes(own: HeldSaves) -> None:
+    own.begin(None, RoundId(1, 1))
+    part(own, 0, 1, 1, 100)
+    own.hear(RoundId(1, 1), "step-100")
+    own.hear(RoundId(1, 2), "step-300")
+    part(own, 0, 2, 1, 200)
+    part(own, 0, 3, 1, 300)
+    labels = lambda: [save.label for save in own.list()]  # noqa: E731
+    assert labels() == ["step-300", "step-200", "step-100"]
+    own.limit = directory.used(own.root, []) + 10
+    own.make_room(11)
+    assert labels() == ["step-300", "step-100"]
+    own.limit = directory.used(own.root, []) + 10
+    own.make_room(11)
+    assert labels() == ["step-100"], "what another round has told does not count"
 
 
 def test_a_full_memory_refuses_a_copy_and_names_the_sizes(own: HeldSaves, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ ASSIGNED = Assigned(ROUND, 0, 3, 0, 3, "127.0.0.1", 1, 0, secret="5ec2e7")
         pytest.param([["a"], []], "", id="one has copied nothing"),
         pytest.param([[], ["a"]], "", id="rank 0 has copied nothing"),
         pytest.param([["a", "b"]], "b", id="a single one"),
+        pytest.param([], "", id="not all have told anything"),
     ],
 )
 def test_the_newest_that_all_have(labels: list[list[str]], newest: str) -> None:
@@ -56,6 +57,15 @@ def test_all_members_hear_of_it_from_rank_0() -> None:
         two.tell(label)
     assert one.newest() == "", "rank 0 has not looked yet"
     assert (zero.newest(), one.newest(), two.newest()) == ("step-1", "step-1", "step-1")
+
+
+def test_a_label_counts_once_however_often_it_is_copied() -> None:
+    zero, one = members(2)
+    for label in ("a", "b", "b", "c", "c", "d", "d"):
+        zero.tell(label)
+    one.tell("a")
+    zero.newest()
+    assert one.newest() == "a"
 
 
 @pytest.mark.parametrize("text", ["", "5", '["a", 5]', '["a", "b", "c", "d", "e"]', f'["{"a" * 1000}"]'])
