@@ -25,6 +25,7 @@ _BIN = Path(sys.executable).parent
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _POLL_SECONDS = 0.02
+_EVENT = "WorkersHang: "
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one kind; `seconds` from its begin to the verdict, or to the end of the run without one."""
+    """One run of one kind; `seconds` from its begin to the event, or to the end of the run without a verdict."""
 
     kind: str
     limits: str
@@ -72,6 +73,8 @@ class Job:
         """Start it."""
         self.kind, self._ranks, self._begun, self._status = kind, ranks, 0, folder / "status.json"
         self.began: float | None = None
+        self.told: float | None = None
+        """When the first event about a hang was printed: the status follows within five seconds."""
         file = folder / f"{kind}.yaml"
         file.write_text(yaml.safe_dump(_job(kind, limits, ranks)))
         env = {**os.environ, "PATH": f"{_BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
@@ -91,6 +94,8 @@ class Job:
             self._begun += line.rstrip().endswith(f"{self.kind.replace('-', '_')} begins")
             if self.began is None and self._begun == self._ranks:
                 self.began = time.monotonic()
+            if self.told is None and _EVENT in line:
+                self.told = time.monotonic()
 
     def begins(self) -> float:
         """Wait until every rank has begun, and return when that was. Raises RuntimeError if it takes too long."""
@@ -131,7 +136,7 @@ def run(kind: str, limits: str, ranks: int, seconds: float) -> Run:
         try:
             began = job.begins()
             verdict = job.verdict(began + seconds)
-            took = time.monotonic() - began
+            took = (job.told if verdict and job.told else time.monotonic()) - began
         finally:
             job.end()
     date = datetime.datetime.now(datetime.UTC).date().isoformat()

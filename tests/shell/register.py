@@ -177,9 +177,9 @@ BY_HAND = {
     ),
     "benchmarks/hangs/README.md: Hangs of scripts that report nothing": ByHand(
         ("benchmarks/hangs/README.md", "benchmarks/hangs/found.jsonl", "benchmarks/hangs/quiet.jsonl"),
-        ("0385bad",),
-        "2026-11-22",
-        "30 of 30 hangs found; no alarm in 9 slow scripts",
+        ("0385bad", "de03291f"),
+        "2026-11-26",
+        "RESULT",
     ),
     "benchmarks/recovery/README.md: Recovery": ByHand(
         ("benchmarks/recovery/README.md", "benchmarks/recovery/chaos-storage.txt"),

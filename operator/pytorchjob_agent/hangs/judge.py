@@ -26,6 +26,7 @@ from pytorchjob_agent.stacks.stack_analysis import StackPlace
 SHORTEST = 3.0  # seconds: no automatic limit is below
 QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
 STOPPED = 60.0  # seconds: a worker that was stopped on purpose is continued before
+_BEYOND = 0.01  # seconds after a limit at which it counts as reached
 _FACTOR = 5.0
 _WARM = 10  # steps before the pace is known
 _LAST = 200  # measurements from which the pace is computed
@@ -137,6 +138,16 @@ def attention_after(worker: WatchedWorker, rules: HangRules) -> float:
     """Return after how many seconds without a report a worker's activity is measured: before it reaches a limit."""
     limits = [limit for limit in (*_own(worker, rules), rules.first_limit) if limit]
     return min(limits, default=float("inf")) / 2
+
+
+def next_limit(ages: Iterable[float], rules: HangRules, now: float) -> float:
+    """Return when the first worker reaches the author's limit for steps: the check comes at that moment.
+
+    `ages`: seconds since the workers' last reports.
+    """
+    limit = rules.progress_seconds or 0.0
+    times = (now - age + limit + _BEYOND for age in ages)
+    return min((time for time in times if limit and time > now), default=float("inf"))
 
 
 def _own(worker: WatchedWorker, rules: HangRules) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 _EVERY = 1.0  # seconds between two checks
+_LEAST = 0.02  # seconds between two checks, however many limits are reached
 _CALM = 4.0  # the same if no limit can be reached in between
 _YOUNG = 30.0  # seconds: in a younger round each step counts, because it may fail before its first one
 _ANSWER = 0.5  # seconds in which a worker has to write its stack
@@ -55,6 +56,8 @@ class HangWatch:
         self._paces = {local_rank: StepPace(history.pace) for local_rank in meter.pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = time.monotonic()
+        self._due = float("inf")
+        """When the first worker reaches a limit of the author's."""
         self._alert = 0.0
         """The time at which the first worker will have been silent for long enough to be measured."""
         self._verdict: HangVerdict | None = None
@@ -98,13 +101,17 @@ class HangWatch:
             self._ask(verdict, now)
         else:
             self._verdict = verdict
+        ages = (worker.age for worker in self.progress if worker.age is not None)
+        self._due = judge.next_limit(ages, self._rules, now)
+        self._next = min(self._next, self._due)
         return self._verdict
 
     def pause(self, now: float) -> float:
         """Return in how many seconds the next check is due."""
         watched = self._trackers or self._rules.idle_seconds or self._stalls
         calm = not watched and now - self._started > _YOUNG and now + _CALM < self._alert
-        return _CALM if calm else _EVERY
+        until = self._due - now if self._due > now else _EVERY
+        return max(min(_CALM if calm else _EVERY, until), _LEAST)
 
     def _evidence(self, now: float) -> RoundObservation:
         self._alert = float("inf")

@@ -69,6 +69,18 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
         one.end()
 
 
+def test_the_check_comes_at_the_moment_of_the_limit(worker: Callable[[str], Worker]) -> None:
+    watch = worker(REPORTS + SLEEP).watch(HangRules(progress_seconds=10))
+    now = clock() + 0.5
+    for _ in range(9):
+        now += 1
+        assert watch.check(now) is None
+    now += watch.pause(now)
+    verdict = watch.check(now)
+    assert verdict is not None
+    assert 10 < verdict.idle < 10.1, "a check each second would come half a second later"
+
+
 def verdict_of(watch: HangWatch, until: float, step: float = STEP) -> tuple[HangVerdict | None, float]:
     """The first verdict within so many seconds of time as it is told, and when it came."""
     begin, turns = clock(), Turns(watch._meter.pids.values())
