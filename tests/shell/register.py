@@ -179,7 +179,7 @@ BY_HAND = {
         ("benchmarks/hangs/README.md", "benchmarks/hangs/found.jsonl", "benchmarks/hangs/quiet.jsonl"),
         ("0385bad", "de03291f"),
         "2026-11-26",
-        "RESULT",
+        "164 of 164 hangs found, with the right rank, lines and collective; no alarm in 9 slow scripts",
     ),
     "benchmarks/recovery/README.md: Recovery": ByHand(
         ("benchmarks/recovery/README.md", "benchmarks/recovery/chaos-storage.txt"),
