@@ -66,13 +66,15 @@ class CollectiveFault:
     """Where another rank waits in it, by its script's innermost frame. Empty: not known."""
 
 
-_NOWHERE: Mapping[str, str | None] = {}
+Places = Mapping[str, str | None]
+"""Where ranks are, by the rank; None: it gives no stack."""
+NOWHERE: Places = {}
 _Group = Mapping[int, GroupPosition]
 """The positions in one group, by rank."""
 
 
 def find_fault(
-    positions: Iterable[GroupPosition], waited: float = WAITED, places: Mapping[str, str | None] = _NOWHERE
+    positions: Iterable[GroupPosition], waited: float = WAITED, places: Places = NOWHERE
 ) -> CollectiveFault | None:
     """Return which ranks keep others waiting; None if all have begun the same, or none waits for `waited` seconds.
 
@@ -86,7 +88,7 @@ def find_fault(
     return None if found is None else replace(found, place=_place(found, groups[found.group], places))
 
 
-def _place(fault: CollectiveFault, group: _Group, places: Mapping[str, str | None]) -> str:
+def _place(fault: CollectiveFault, group: _Group, places: Places) -> str:
     """Return where a rank is that is in the collective itself; one that has begun more is elsewhere."""
     inside = (rank for rank, each in sorted(group.items()) if each.latest and each.begun == fault.number)
     return next(filter(None, (places.get(str(rank)) for rank in inside if rank not in fault.ranks)), "")

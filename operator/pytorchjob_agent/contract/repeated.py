@@ -4,8 +4,10 @@ The coordinator judges by it. So does an agent whose workers start again without
 while the members agree on rounds among themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Self
+
+from .collectives import NOWHERE, Places
 
 SAME_HANG = 3
 """The same hang this many times in a row, at the same place and no step between, is permanent."""
@@ -17,8 +19,6 @@ _USAGE = 2
 """The exit code of argparse, and of Python for a script that does not exist."""
 _ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"})
 """Errors of the code itself."""
-
-_NOWHERE: Mapping[str, str | None] = {}
 
 
 def why_repeated(errors: Sequence[str], exit_code: int, *, early: bool) -> str:
@@ -36,13 +36,13 @@ def why_repeated(errors: Sequence[str], exit_code: int, *, early: bool) -> str:
 class Hangs(NamedTuple):
     """The hangs in a row of one agent's workers."""
 
-    places: Mapping[str, str | None] = _NOWHERE
+    places: Places = NOWHERE
     """Where each rank was; empty: not known, so that no other hang is the same."""
     step: int | None = None
     at: float = 0.0
     times: int = 0
 
-    def then(self, places: Mapping[str, str | None], step: int | None, now: float) -> Self:
+    def then(self, places: Places, step: int | None, now: float) -> Self:
         """Return the row with one more hang; `now` in seconds."""
         further = (step or 0) > (self.step or 0)
         same = bool(places) and places == self.places and not further and now - self.at < HANG_SECONDS

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from signal import SIGKILL, SIGTERM
 from typing import Any
 
-from pytorchjob_agent.contract.collectives import CollectiveFault, GroupPosition
+from pytorchjob_agent.contract.collectives import NOWHERE, CollectiveFault, GroupPosition, Places
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
 from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.reasons import ExitReason
@@ -24,7 +24,6 @@ _REASONS: dict[int, ExitReason] = {
 """The reason of an end that the coordinator commanded with one of the agent's own codes."""
 
 
-_NOWHERE: Mapping[str, str | None] = {}
 _STOPPED = (-SIGTERM, -SIGKILL)
 """A worker that was about to exit, and was stopped for others, has noted its own code."""
 
@@ -154,7 +153,7 @@ def message(
     waits: bool = False,
     age: float = 0.0,
     idle: float = 0.0,
-    places: Mapping[str, str | None] = _NOWHERE,
+    places: Places = NOWHERE,
     positions: tuple[GroupPosition, ...] = (),
 ) -> Failed:
     """Return the report of a failure to the coordinator; `age`: seconds since then, `idle`: without progress before."""

@@ -132,7 +132,7 @@ class ForkServer:
             program = self._program(args, env)
             return self._take_ready(program, outputs) or self._fork(program, outputs)
         except RefusedError as refusal:
-            self._report(str(refusal))
+            self._say_once(cold_start(str(refusal)))
             return None
 
     def prepare(self, count: int, pause: float = ready.PAUSE_SECONDS) -> None:
@@ -242,11 +242,6 @@ class ForkServer:
             self._reported.add(words)
             say(words)
 
-    def _report(self, reason: str) -> None:
-        if reason not in self._reported:
-            self._reported.add(reason)
-            report_cold_start(reason)
-
 
 def _send(channel: socket.socket, kind: bytes, text: str, fds: tuple[int, ...]) -> None:
     with tempfile.TemporaryFile("w", encoding="ascii") as file:
@@ -263,6 +258,6 @@ def _receive(channel: socket.socket) -> str:
         return ""
 
 
-def report_cold_start(reason: str) -> None:
-    """Log why workers start cold although another start was requested."""
-    say(f"workers start cold: {reason}")
+def cold_start(reason: str) -> str:
+    """Say why workers start cold although another start was requested."""
+    return f"workers start cold: {reason}"

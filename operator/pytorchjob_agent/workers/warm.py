@@ -15,8 +15,9 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.system import cgroup
+from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import start_choice
-from pytorchjob_agent.workers.fork_client import ForkServer, report_cold_start
+from pytorchjob_agent.workers.fork_client import ForkServer, cold_start
 from pytorchjob_agent.workers.forked_program import Program
 
 _CHECK_SECONDS = 0.25
@@ -57,7 +58,7 @@ def start_server(
         server.makes_ready = choice.ready
         return server
     if requested != start_choice.RequestedStart.COLD:
-        report_cold_start(choice.reason)
+        say(cold_start(choice.reason))
     return None
 
 
