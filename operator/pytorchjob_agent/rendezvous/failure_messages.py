@@ -135,15 +135,9 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def ranks_at(
-    places: Mapping[int, StackPlace | None], first_rank: int, local_rank: int | None = None
-) -> dict[str, str | None]:
-    """Return where the ranks are, without anything that changes from one hang to the next at the same place.
-
-    A message has room for the first ones: this local rank comes before all others.
-    """
-    order = sorted(places, key=lambda local: (local != local_rank, local))
-    return {str(first_rank + local): None if (at := places[local]) is None else at.where for local in order}
+def ranks_at(places: Mapping[int, StackPlace | None], first_rank: int) -> dict[str, str | None]:
+    """Return where the ranks are, without anything that changes from one hang to the next at the same place."""
+    return {str(first_rank + local): None if at is None else at.where for local, at in sorted(places.items())}
 
 
 def message(
@@ -169,7 +163,7 @@ def message(
         waits=waits,
         age=age,
         idle=idle,
-        places=places,
+        places=dict(sorted(places.items(), key=lambda item: item[0] != str(report.rank))),  # there is room for some
         positions=positions,
         errors=report.errors,
         raised_in=report.raised_in,

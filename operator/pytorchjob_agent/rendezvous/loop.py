@@ -303,7 +303,6 @@ class ElasticAgent(LocalElasticAgent):
             at = failure_messages.ranks_at(places, assigned.first_rank)
             fault = find_fault(positions, places=at) if self._verdict.idle else None
             own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank, fault)
-            at = failure_messages.ranks_at(places, assigned.first_rank, own.local_rank)
             self._hangs = self._hangs.then(at, self._workers.report(found_at).get("step"), found_at)
             self._membership.client.send(
                 failure_messages.message(assigned, own, waits=waits, idle=idle, places=at, positions=positions)
@@ -350,7 +349,7 @@ class ElasticAgent(LocalElasticAgent):
             places, first = self._workers.places(), self._assigned().first_rank
             positions = self._workers.positions(first)
             found, waits = failure_messages.bystander(places, first, find_fault(positions))
-            at = failure_messages.ranks_at(places, first, found.local_rank)
+            at = failure_messages.ranks_at(places, first)
             reports = (failure_messages.message(self._assigned(), found, waits=waits, places=at, positions=positions),)
         if step.by_members:
             self._membership.ask_for_restart(step.reason)

@@ -3,6 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract.collectives import CollectiveFault
+from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.contract.reasons import CollectiveFaultKind
 from pytorchjob_agent.rendezvous import failure_messages
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
@@ -39,8 +40,14 @@ def test_the_one_at_fault_is_named(
 
 
 def test_where_all_ranks_are_begins_with_the_one_at_fault() -> None:
-    at = failure_messages.ranks_at({0: REDUCE, 1: None, 2: LOAD}, 6, 2)
-    assert [*at.items()] == [("8", "train.py:41 load()"), ("6", "train.py:44 main()"), ("7", None)]
+    at = failure_messages.ranks_at({0: REDUCE, 1: None, 2: LOAD}, 6)
+    assigned = Assigned(RoundId(1, 1), 1, 2, 6, 9, "127.0.0.1", 1, 0)
+    told, _ = failure_messages.hang(HangVerdict("no step", (2,)), {0: REDUCE, 1: None, 2: LOAD}, 6)
+    assert [*failure_messages.message(assigned, told, places=at).places.items()] == [
+        ("8", "train.py:41 load()"),
+        ("6", "train.py:44 main()"),
+        ("7", None),
+    ]
 
 
 def test_what_the_collectives_tell_counts_more_than_the_stacks() -> None:
