@@ -1,0 +1,277 @@
+"""Runs in a worker before its script: lets the ranks of a round go on without a lost one, inside the collective.
+
+An operation is one collective of the script, or all gradients of one backward pass. Its input stays until a barrier
+behind it has shown that every rank has finished it. When a rank is lost, the agent says which ranks go on. Each of them
+writes to the round's store how many operations it has finished. All of them read the same, so they decide the same: a
+rank repeats its operation in the smaller group, or takes its result, if another rank has passed the barrier. What cannot
+be repeated raises the error that the script would have seen, and a new round follows.
+
+`pytorchjob_shrink_torch` knows torch; this module knows the agent and the order of operations. It imports nothing else
+of the agent, because the worker's Python may not find the package.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Any, NamedTuple
+
+SHRINK = "PYTORCHJOB_SHRINK"  # port and secret of the agent
+_HOLD_SECONDS = 30.0
+"""How long a rank that has lost another one waits for the agent's word. The coordinator notices a lost pod in 5 s."""
+_LOOK_SECONDS = 0.5
+"""How often a rank that waits for the others looks for a later change."""
+_FORM_SECONDS = 5.0
+"""How long all ranks, which are there, may take to form their group."""
+_LINE = 1024 * 1024
+
+
+class Change(NamedTuple):
+    """The agent's word about who goes on."""
+
+    number: int
+    """Of the change, from 1 on in each round."""
+    ranks: tuple[int, ...]
+    """The ranks that go on, as they were numbered when the round began."""
+
+
+class Standing(NamedTuple):
+    """What a rank tells the others before they form the group anew."""
+
+    finished: int
+    """Operations that have ended here, with their barriers."""
+    operation: str
+    """The one after them, which this rank is in."""
+    root: int
+    """The rank that has its input, or -1: all ranks have."""
+    handle: str
+    """How torch reaches this rank."""
+
+
+class Outcome(Enum):
+    """What a rank does about its operation."""
+
+    REPEAT = "repeat"
+    TAKE = "take"
+    """Another rank has passed the barrier: the result here is complete."""
+
+
+class ShrinkError(RuntimeError):
+    """The ranks cannot go on without the lost one."""
+
+
+def agree(standings: Mapping[int, Standing], rank: int) -> Outcome:
+    """Return what a rank does about its operation; all ranks read the same. Pure. Raises ShrinkError."""
+    highest = max(each.finished for each in standings.values())
+    lowest = min(each.finished for each in standings.values())
+    if highest - lowest > 1:
+        raise ShrinkError(f"ranks have finished {lowest} and {highest} operations")
+    for finished in {lowest, highest}:
+        there = {(each.operation, each.root) for each in standings.values() if each.finished == finished}
+        if len(there) > 1:
+            raise ShrinkError(f"ranks are in different operations: {', '.join(sorted(name for name, _ in there))}")
+        [(name, root)] = there
+        repeats = finished == highest
+        if repeats and root >= 0 and root not in standings:
+            raise ShrinkError(f"{name} has its input at rank {root}, which is lost")
+    return Outcome.REPEAT if standings[rank].finished == highest else Outcome.TAKE
+
+
+class Agent:
+    """The connection to the agent: a thread reads its word, and frees a rank that waits for the lost one."""
+
+    def __init__(self, address: str, rank: int, on_change: Callable[[], None]) -> None:
+        """Connect and introduce this rank. Raises OSError or ValueError."""
+        port, _, secret = address.partition(":")
+        self._socket = socket.create_connection(("127.0.0.1", int(port)), 5.0)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._change: Change | None = None
+        self._refused = False
+        self._said: dict[str, Any] = {}
+        self.tell(rank=rank, secret=secret)
+        threading.Thread(target=self._read, name="pytorchjob-shrink", daemon=True).start()
+
+    @property
+    def change(self) -> Change | None:
+        """The latest word."""
+        return self._change
+
+    def tell(self, **what: Any) -> None:
+        """Tell the agent something; what it knows already is not repeated."""
+        if all(self._said.get(key) == value for key, value in what.items()):
+            return
+        self._said.update(what)
+        with suppress(OSError):
+            self._socket.sendall(json.dumps(what).encode() + b"\n")
+
+    def wait(self, after: int, seconds: float) -> Change | None:
+        """Return a change after this number, as soon as there is one. None: there is none, and none comes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._refused or self._is_after(after), seconds)
+            return self._change if self._is_after(after) else None
+
+    def _is_after(self, number: int) -> bool:
+        return self._change is not None and self._change.number > number
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError, KeyError), self._socket.makefile("rb") as lines:
+            while line := lines.readline(_LINE):
+                said = json.loads(line)
+                with self._changed:
+                    self._refused = bool(said.get("refused"))
+                    if "number" in said:
+                        self._change = Change(int(said["number"]), tuple(map(int, said["ranks"])))
+                    self._changed.notify_all()
+                if "number" in said:
+                    self._on_change()
+        with self._changed:  # the agent has gone, and ends this process
+            self._refused = True
+            self._changed.notify_all()
+
+
+class Group(NamedTuple):
+    """What operations need of torch's default group."""
+
+    rank: int
+    """As it was numbered when the round began."""
+    handle: Callable[[], str]
+    form: Callable[[int, Sequence[str], float], None]
+    """Form the group again: a number that was not used before, handles by rank, seconds. Raises RuntimeError."""
+    write: Callable[[str, str], None]
+    read: Callable[[Sequence[str], float], Sequence[str] | None]
+    """Wait for these keys of the store for so many seconds; None: not all of them are there."""
+    barrier: Callable[[], None]
+    leave: Callable[[], None]
+    """End the connections to all other ranks at once."""
+
+
+class Operations:
+    """The operations of this rank, one after the other."""
+
+    def __init__(self, address: str, group: Group) -> None:
+        """Connect to the agent. Raises OSError or ValueError."""
+        self._group = group
+        self._agent = Agent(address, group.rank, group.leave)
+        self._number = self._finished = 0
+        self._inside = False
+        self.size = 0
+        """Ranks of the group after a change; 0: none has left."""
+        self.unchecked = False
+        """True after a change, until the ranks have compared their parameters."""
+        self.on_change: Callable[[int], None] = lambda _: None
+
+    def tell(self, **what: Any) -> None:
+        """Tell the agent something."""
+        self._agent.tell(**what)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the agent has said that the group changes, and it has not changed yet."""
+        change = self._agent.change
+        return change is not None and change.number > self._number
+
+    def run(self, operation: str, attempt: Callable[[bool], None], root: int = -1) -> None:
+        """Do one operation; `attempt(again)` does it in the present group, `again` restores its input before."""
+        if self._inside:  # a part of another one
+            attempt(False)
+            return
+        self._inside = True
+        try:
+            self._run(operation, attempt, root)
+        finally:
+            self._inside = False
+        self._finished += 1
+
+    def _run(self, operation: str, attempt: Callable[[bool], None], root: int) -> None:
+        again = False
+        while True:
+            failure = ShrinkError("the group changes") if self.stale else self._try(attempt, again)
+            if failure is None:
+                return
+            # Outside of the `except` block: a traceback would keep the failed works, and so their connections.
+            if self._go_on(operation, root, failure) is Outcome.TAKE:
+                return
+            again = True
+
+    def _try(self, attempt: Callable[[bool], None], again: bool) -> RuntimeError | None:
+        """Do the operation and its barrier; return the error of a connection. Other errors are the script's."""
+        try:
+            attempt(again)
+            self._group.barrier()
+        except RuntimeError as error:
+            if not _is_of_connection(error):
+                raise
+            error.__traceback__ = error.__context__ = None
+            return error
+        return None
+
+    def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Outcome:
+        """Form the group of those that go on. Raises `failure` if nobody does."""
+        began = time.monotonic()
+        self._group.leave()
+        self._agent.tell(lost=self._number + 1)
+        while True:
+            change = self._agent.wait(self._number, _HOLD_SECONDS)
+            if change is None or self._group.rank not in change.ranks:
+                raise failure
+            self._number = change.number
+            standing = Standing(self._finished, operation, root, self._group.handle())
+            standings = self._standings(change, standing)
+            if standings is None:
+                continue
+            outcome = self._formed(change, standings)
+            if outcome is not None:
+                self._agent.tell(number=change.number, seconds=time.monotonic() - began)
+                return outcome
+
+    def _standings(self, change: Change, own: Standing) -> Mapping[int, Standing] | None:
+        """Write this rank's standing and wait for all others'; None: a later change has come."""
+        self._group.write(_key(change.number, self._group.rank), json.dumps(own))
+        keys = [_key(change.number, rank) for rank in change.ranks]
+        while True:
+            values = self._group.read(keys, _LOOK_SECONDS)
+            if values is not None:
+                return {rank: Standing(*json.loads(value)) for rank, value in zip(change.ranks, values, strict=True)}
+            if self.stale:
+                return None
+
+    def _formed(self, change: Change, standings: Mapping[int, Standing]) -> Outcome | None:
+        """Form the group and return what to do about the operation; None: another rank was lost meanwhile.
+
+        Raises ShrinkError.
+        """
+        try:
+            outcome = agree(standings, self._group.rank)
+        except ShrinkError as error:
+            self._agent.tell(problem="differs")
+            raise ShrinkError(f"a rank is lost, and the others cannot go on: {error}") from None
+        try:
+            self._group.form(change.number, [standings[rank].handle for rank in change.ranks], _FORM_SECONDS)
+        except RuntimeError as error:
+            error.__traceback__ = None
+            self._agent.tell(lost=self._number + 1)
+            return None
+        self.size, self.unchecked = len(change.ranks), True
+        self.on_change(change.number)
+        return outcome
+
+
+def _key(number: int, rank: int) -> str:
+    return f"pytorchjob/shrink/{number}/{rank}"
+
+
+def _is_of_connection(error: RuntimeError) -> bool:
+    """Return whether gloo lost a connection. It has no type of its own for that; other errors name no file of it."""
+    return "/gloo/transport/" in str(error)
+
+
+def address() -> str:
+    """Return where the agent is; empty: the workers of this round do not go on by themselves."""
+    return os.environ.get(SHRINK, "")

@@ -1,0 +1,345 @@
+"""Runs in a worker before its script: makes operations of what the script does with torch (`pytorchjob_shrink`).
+
+`all_reduce`, `barrier` and `broadcast` of the default group become operations, and so do the gradients of a
+DistributedDataParallel model, by a communication hook. The average counts the ranks that take part. torch is not
+imported here: the functions are replaced when the script imports torch.distributed.
+"""
+
+import inspect
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+_BESIDE = f"{__package__}." if __package__ else ""
+_imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
+_shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
+_C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
+_SAMPLE = 4096
+"""Elements of each parameter that the ranks compare after a change, at most."""
+_PRIME = (1 << 61) - 1
+
+
+class _Default:
+    """The default group of this process, once there is one whose ranks may go on."""
+
+    def __init__(self, module: Any) -> None:
+        """Take torch's module; there is no group yet."""
+        self._c10d = module
+        self._torch: Any = sys.modules["torch"]
+        self.operations: Any = None
+        self.all_reduce = module.all_reduce
+        self._sockets: dict[int, str] = {}
+        self._flag: Any = None
+
+    def begin(self, sockets: dict[int, str]) -> None:
+        """The script has made its default group, which has opened these sockets."""
+        group = self._c10d._get_default_group()
+        if group.size() < 2 or not _shrink.address():
+            return
+        self._sockets = sockets
+        self._flag = self._torch.ones(1, dtype=self._torch.int32)
+        self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
+        if not hasattr(self._c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
+            self.operations.tell(problem="torch")
+        elif [device.type for device in group._device_types] != ["cpu"] and group.name() != "gloo":
+            self.operations.tell(problem="backend")
+
+    def _as_needed(self, group: Any) -> Any:
+        c10d, store = self._c10d, self._c10d._get_default_store()
+
+        def form(number: int, handles: Sequence[str], seconds: float) -> None:
+            before = sockets()
+            c10d._reconfigure(uuid=number, handles=[*handles], timeout=timedelta(seconds=seconds)).wait()
+            self._sockets = opened(before)
+
+        def read(keys: Sequence[str], seconds: float) -> list[str] | None:
+            try:
+                store.wait([*keys], timedelta(seconds=seconds))
+            except RuntimeError as error:
+                if "timeout" not in str(error).lower():
+                    raise
+                return None
+            return [store.get(key).decode() for key in keys]
+
+        return _shrink.Group(
+            group.rank(), c10d._get_reconfigure_handle, form, store.set, read, self.barrier, self._leave
+        )
+
+    def _leave(self) -> None:
+        leave(self._sockets)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here: the cheapest collective."""
+        self._flag.fill_(1)
+        self.all_reduce(self._flag)
+
+    def refuse(self, problem: str) -> None:
+        """Tell the agent why the ranks of this job cannot go on by themselves."""
+        if self.operations is not None:
+            self.operations.tell(problem=problem)
+
+    def protects(self, group: Any, *, async_op: bool) -> bool:
+        """Return whether a call for this group is an operation."""
+        own = group is None or group is self._c10d.GroupMember.WORLD
+        return self.operations is not None and own and not async_op
+
+    def compare(self, parameters: Sequence[Any]) -> None:
+        """Raise ShrinkError if a sample of the parameters differs between the ranks that go on."""
+        torch = self._torch
+        own = torch.tensor([digest(torch, parameters)], dtype=torch.int64)
+        least, most = own.clone(), own.clone()
+        self.all_reduce(least, op=self._c10d.ReduceOp.MIN)
+        self.all_reduce(most, op=self._c10d.ReduceOp.MAX)
+        if least.item() != most.item():
+            self.operations.tell(problem="unequal")
+            raise _shrink.ShrinkError("a rank is lost, and the parameters of the others differ")
+        self.operations.unchecked = False
+
+
+def digest(torch: Any, parameters: Sequence[Any]) -> int:
+    """Return a number for the values of a sample of these parameters, equal for equal bits."""
+    found = 0
+    with torch.no_grad():
+        for parameter in parameters:
+            flat = parameter.detach().reshape(-1)
+            sample = flat[:: max(flat.numel() // _SAMPLE, 1)].contiguous().view(torch.uint8).to(torch.int64)
+            weights = torch.arange(sample.numel(), dtype=torch.int64, device=sample.device) % 251 + 1
+            found = (found * 31 + int((sample * weights).sum())) % _PRIME
+    return found
+
+
+class _Bucket:
+    """The gradients that DistributedDataParallel reduces together."""
+
+    def __init__(self, bucket: Any) -> None:
+        """Keep what is needed to begin again. The gradients of the parameters stay until the hook has answered."""
+        self.buffer, self._views = bucket.buffer(), bucket.gradients()
+        self._gradients = [parameter.grad for parameter in bucket.parameters()]
+        self.future: Any = sys.modules["torch"].futures.Future()
+        self.work: Any = None
+        separate = all(_is_beside(own, view) for own, view in zip(self._gradients, self._views, strict=True))
+        self._input = None if separate else self.buffer.clone()
+
+    def restore(self) -> None:
+        """Bring back the input."""
+        self.work = None
+        if self._input is not None:
+            self.buffer.copy_(self._input)
+            return
+        for view, own in zip(self._views, self._gradients, strict=True):
+            view.copy_(own)
+
+    def begin(self, default: _Default, size: int) -> None:
+        """Begin to average. Raises RuntimeError."""
+        self.buffer.mul_(1.0 / size)  # as DistributedDataParallel does it, to the bit
+        self.work = default.all_reduce(self.buffer, async_op=True)
+
+
+def _is_beside(gradient: Any, view: Any) -> bool:
+    """Return whether this is the same gradient in memory of its own, in the same order."""
+    return (
+        gradient is not None
+        and gradient.is_contiguous()
+        and gradient.shape == view.shape
+        and gradient.dtype == view.dtype
+        and gradient.data_ptr() != view.data_ptr()
+    )
+
+
+class _Gradients:
+    """The gradients of one model: those of a backward pass are one operation."""
+
+    def __init__(self, default: _Default, model: Any) -> None:
+        """Register the communication hook."""
+        self._default, self._size = default, model.process_group.size()
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._buckets: list[_Bucket] = []
+        model.register_comm_hook(None, lambda _, bucket: self.reduce(bucket))  # torch reads annotations
+
+    def reduce(self, bucket: Any) -> Any:
+        """Begin with a bucket; with the last one, end all of them. They keep their input until then."""
+        if bucket.index() == 0:
+            self._buckets.clear()
+        operations = self._default.operations
+        self._buckets.append(_Bucket(bucket))
+        added = self._buckets[-1]
+        if not operations.stale:
+            with suppress(RuntimeError):  # it begins again below
+                added.begin(self._default, operations.size or self._size)
+        if bucket.is_last():
+            buckets, self._buckets = self._buckets, []
+            operations.run("gradients", lambda again: self._end(buckets, again))
+            for each in buckets:
+                each.future.set_result(each.buffer)
+        return added.future
+
+    def _end(self, buckets: Sequence[_Bucket], again: bool) -> None:
+        operations = self._default.operations
+        if operations.unchecked:
+            self._default.compare(self._parameters)
+        for each in buckets:
+            if again or each.work is None:
+                each.restore()
+                each.begin(self._default, operations.size or self._size)
+        works = [each.work for each in buckets]
+        for each in buckets:
+            each.work = None
+        for work in works:
+            work.wait()
+
+
+def sockets() -> dict[int, str]:
+    """Return the sockets of this process, by descriptor."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith("socket:"):
+                found[int(name)] = target
+    return found
+
+
+def opened(before: dict[int, str]) -> dict[int, str]:
+    """Return the sockets that were opened since."""
+    known = set(before.values())
+    return {number: target for number, target in sockets().items() if target not in known}
+
+
+def leave(known: dict[int, str]) -> None:
+    """End the connections of these sockets to other ranks, for both sides; the round's store stays."""
+    store = os.environ.get("MASTER_PORT", "")
+    for number, target in known.items():
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}") != target:
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
+                if str(connection.getpeername()[1]) != store:
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _protect(default: _Default, module: Any) -> None:
+    """Replace the collectives that can be repeated."""
+    all_reduce, barrier, broadcast = module.all_reduce, module.barrier, module.broadcast
+
+    def protected_all_reduce(tensor: Any, op: Any = module.ReduceOp.SUM, group: Any = None, async_op: Any = False) -> Any:
+        if not default.protects(group, async_op=async_op):
+            return all_reduce(tensor, op, group, async_op)
+        kept = tensor.detach().clone()
+
+        def attempt(again: bool) -> None:
+            if again:
+                tensor.detach().copy_(kept)
+            all_reduce(tensor, op, group)
+
+        default.operations.run(f"all_reduce {[*tensor.shape]}", attempt)
+        return None
+
+    def protected_barrier(group: Any = None, async_op: Any = False, device_ids: Any = None) -> Any:
+        if not default.protects(group, async_op=async_op):
+            return barrier(group, async_op, device_ids)
+        default.operations.run("barrier", lambda _: None)  # each operation has one behind it
+        return None
+
+    def protected_broadcast(tensor: Any, *args: Any, **options: Any) -> Any:
+        given = inspect.signature(broadcast).bind(tensor, *args, **options).arguments
+        if not default.protects(given.get("group"), async_op=given.get("async_op", False)):
+            return broadcast(tensor, *args, **options)
+        root = given.get("src")
+        root = given.get("group_src") if root is None else root
+        if root and default.operations.size:
+            default.refuse("root")
+            raise _shrink.ShrinkError(f"broadcast from rank {root} after a rank was lost: ranks have other numbers now")
+        kept = tensor.detach().clone()
+
+        def attempt(again: bool) -> None:
+            if again:
+                tensor.detach().copy_(kept)
+            broadcast(tensor, *args, **options)
+
+        default.operations.run(f"broadcast {[*tensor.shape]}", attempt, root or 0)
+        return None
+
+    for original, replacement in (
+        (all_reduce, protected_all_reduce),
+        (barrier, protected_barrier),
+        (broadcast, protected_broadcast),
+    ):
+        setattr(module, original.__name__, wraps(original)(replacement))
+
+
+def _follow_groups(default: _Default, module: Any) -> None:
+    """Learn of the default group, and of others, which cannot lose a rank."""
+    begins, adds = module.init_process_group, module.new_group
+
+    @wraps(begins)
+    def init_process_group(*args: Any, **options: Any) -> Any:
+        before = sockets()
+        result = begins(*args, **options)
+        try:
+            default.begin(opened(before))
+        except Exception as error:  # training goes on without it
+            default.operations = None
+            print(f"pytorchjob-agent: the ranks cannot go on without a lost one: {error}", file=sys.stderr)
+        return result
+
+    @wraps(adds)
+    def new_group(*args: Any, **options: Any) -> Any:
+        result = adds(*args, **options)
+        default.refuse("groups")
+        return result
+
+    module.init_process_group, module.new_group = init_process_group, new_group
+
+
+_default: list[_Default] = []
+
+
+def _watch(module: Any) -> None:
+    default = _Default(module)
+    _default[:] = [default]
+    _follow_groups(default, module)
+    _protect(default, module)
+
+
+def _hook_models(module: Any) -> None:
+    """Register the hook before the first forward pass of a model: until then the script may register its own."""
+    prepare = module.DistributedDataParallel._pre_forward
+    torch: Any = sys.modules["torch"]
+
+    @wraps(prepare)
+    def pre_forward(self: Any, *inputs: Any, **options: Any) -> Any:
+        if "_pytorchjob_gradients" not in self.__dict__ and _default and _default[0].operations is not None:
+            problem = "compiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
+            self.__dict__["_pytorchjob_gradients"] = None if problem else _Gradients(_default[0], self)
+            _default[0].operations.tell(**({"problem": problem} if problem else {"ready": True}))
+        return prepare(self, *inputs, **options)
+
+    module.DistributedDataParallel._pre_forward = pre_forward
+
+
+def _problem(model: Any, default: _Default) -> str:
+    """Return why the gradients of this model are no operation; empty: they are."""
+    if model.process_group is not default._c10d._get_default_group():
+        return "groups"
+    if model._comm_hooks:
+        return "hook"
+    if model.find_unused_parameters or model.static_graph:
+        return "unused"
+    if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_all_params:
+        return "model"
+    return ""
+
+
+def register() -> bool:
+    """Make operations from now on, if the environment names an agent that knows them; True if so."""
+    if not _shrink.address():
+        return False
+    _imports.after_import([_C10D], _watch)
+    _imports.after_import([_DDP], _hook_models)
+    return True
