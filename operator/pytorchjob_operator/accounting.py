@@ -142,7 +142,7 @@ def _over(after: JobState, now: float) -> float:
     """Return for how long the last workers of the round have been done; 0 if one of these times is unknown."""
     round_, ended = after.round, [member.done_at for member in after.in_round()]
     known = [at for at in ended if at is not None]
-    if round_ is None or len(known) < len(round_.ranks):
+    if round_ is None or len(known) < len(round_.present):
         return 0.0
     return max(now - max(known), 0.0)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pytorchjob_agent.contract.first_failure import FirstFailure
-from pytorchjob_agent.contract.reasons import EndReason
+from pytorchjob_agent.contract.reasons import EndReason, ShrinkState
 from pytorchjob_operator.goodput.ledger import Ledger
 
 
@@ -113,6 +113,8 @@ class Report:
     silent: tuple[SilentPod, ...] = ()
     stragglers: tuple[SlowRank, ...] | None = None
     """The ranks that are slower than the others. None: the round is not measured, or not yet."""
+    survive: ShrinkState = ShrinkState.OFF
+    """READY if the workers would go on without a lost pod, or why not."""
     ledger: Ledger | None = None
     """The job's time by class, up to this report, by the coordinator's clock."""
 

@@ -36,6 +36,7 @@ TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"  # a file
 GRACE = "PYTORCHJOB_GRACE_SECONDS"
 FENCE = "PYTORCHJOB_FENCE_SECONDS"
 PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
+SURVIVE = "PYTORCHJOB_SURVIVE"  # auto: workers go on without a lost member
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm, auto or ready
 OBSERVE_PROGRESS = "PYTORCHJOB_OBSERVE_PROGRESS"  # 0: progress comes from calls of progress() alone
 FIND_STRAGGLERS = "PYTORCHJOB_FIND_STRAGGLERS"  # 0: no rank is measured, and none is named as slow

@@ -48,6 +48,8 @@ class Heartbeat(Message):
     """Seconds since that report."""
     step_age: float = a_number(default=0.0)
     """Seconds since it reported `step`."""
+    shrinks: str = a_text(32, default="")
+    """A `ShrinkState`: whether the workers here go on without a lost member. Empty: the agent does not know."""
     saves: int | None = maybe_int(default=None)
     """Saves that the script made by itself in this round. None: not observed, so it may have made some."""
     save_seconds: float = a_number(default=0.0)

@@ -233,6 +233,21 @@ class Restart(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Shrink(Message):
+    """The workers of this round go on without some members, which have left it."""
+
+    kind: ClassVar[str] = "shrink"
+    round: RoundId = a_round()
+    number: int = an_int(1)
+    """Grows with each change of the round."""
+    members: tuple[int, ...] = some_ints(default=())
+    """All members that have left the round, as ranks of members."""
+    ranks: tuple[int, ...] = some_ints(default=())
+    """All ranks of their workers."""
+    reason: str = a_text(1024, default="")
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint(Message):
     """Ask the workers for a checkpoint. `number` grows with each request."""
 
@@ -289,7 +304,18 @@ class HeartbeatReply(Message):
 
 FromAgent = Hello | Join | Heartbeat | Failed | Done | Resumed | Draining | Unreachable
 ToAgent = (
-    Welcome | Refused | Assigned | Restart | Checkpoint | Save | Hold | Stop | Terminating | Finished | HeartbeatReply
+    Welcome
+    | Refused
+    | Assigned
+    | Restart
+    | Shrink
+    | Checkpoint
+    | Save
+    | Hold
+    | Stop
+    | Terminating
+    | Finished
+    | HeartbeatReply
 )
 
 _HEARTBEAT_REPLY = b'{"kind":"heartbeat_reply"}\n'
@@ -303,6 +329,7 @@ _TO_AGENT: dict[str, type[Any]] = {
         Refused,
         Assigned,
         Restart,
+        Shrink,
         Checkpoint,
         Save,
         Hold,

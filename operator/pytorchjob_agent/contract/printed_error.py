@@ -14,8 +14,9 @@ ELSEWHERE = f"Original {BEGIN}"
 FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
 _PREFIX = re.compile(r"(?:\[(?:rank\d+|[\w.-]+)\]: ?)?")
 _ERROR = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?::.*)?")
-_PACKAGE = re.compile(r"(?:.*/(?=pytorchjob_collectives\.py$)|/(?:site|dist)-packages/)(.+)\.py$")
-"""What a file is imported as, in a package or, of the agent's hook for collectives, wherever the agent lies."""
+_HOOKS = "collectives|shrink|shrink_torch"
+_PACKAGE = re.compile(rf"(?:.*/(?=pytorchjob_(?:{_HOOKS})\.py$)|/(?:site|dist)-packages/)(.+)\.py$")
+"""What a file is imported as, in a package or, of the agent's hooks for collectives, wherever the agent lies."""
 _RULE = re.compile(r"[=-]{20,}")
 """A line of torchrun's report."""
 _FIELD = re.compile(r"  (?P<name>rank|exitcode) +: (?P<value>-?\d+)")

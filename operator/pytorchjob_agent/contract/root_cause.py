@@ -23,8 +23,11 @@ _PEER_GONE = frozenset(
 )
 _PLAIN = "RuntimeError"
 """gloo has no type of its own. Its errors come from these modules; a script's own ones do not."""
-_COLLECTIVES = ("torch.distributed.", "torch.nn.parallel.", "torch.autograd.", "pytorchjob_collectives.")
-"""The last one is the agent's own hook, which calls the collective and so is the innermost frame."""
+_COLLECTIVES = (
+    *("torch.distributed.", "torch.nn.parallel.", "torch.autograd."),
+    *("pytorchjob_collectives.", "pytorchjob_shrink.", "pytorchjob_shrink_torch."),
+)
+"""The last ones are the agent's own hooks, which call the collective and so are the innermost frames."""
 _FILES = "torch.distributed.checkpoint."
 _CODES = frozenset({exit_code_of(-SIGABRT), exit_code_of(-SIGTERM), ExitCode.RENDEZVOUS})
 """Of workers that torch aborts for a lost peer, or that the agent stops, and of agents that lack a peer's store."""

@@ -95,6 +95,8 @@ class PeerHeartbeats:
         self.control_plane = Contact(now)
         self.restart: str | None = None
         """Why a member asks for a restart that the coordinator did not command."""
+        self.left: frozenset[int] = frozenset()
+        """Ranks of members that have left the round."""
 
     @property
     def seconds(self) -> float:
@@ -117,7 +119,8 @@ class PeerHeartbeats:
         """Return the standings of all other members. Only rank 0 knows them; others return None."""
         if self._assigned.rank:
             return None
-        known = (self._standings.get(rank, (_MOVES, now)) for rank in range(1, self._assigned.size))
+        ranks = (rank for rank in range(1, self._assigned.size) if rank not in self.left)
+        known = (self._standings.get(rank, (_MOVES, now)) for rank in ranks)
         return tuple(standing if now - at < _STILL_SECONDS else _MOVES for standing, at in known)
 
     def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:

@@ -45,6 +45,8 @@ class Snapshot:
     leave_by: float | None = None
     """When this pod has to be gone; None: it may stay."""
     reported_leaving: bool = False
+    shrunk: int = 0
+    """The number of the last change of the round that the workers were told."""
     cut_off: bool = False
     """Whether no member has heard from the control plane for fenceSeconds."""
     fenced: bool = False
@@ -56,6 +58,7 @@ class StepKind(StrEnum):
 
     WAIT = "wait"
     REGROUP = "regroup"
+    SHRINK = "shrink"
     REPORT_FAILURE = "report failure"
     REPORT_DONE = "report done"
     REPORT_LEAVING = "report leaving"
@@ -93,6 +96,8 @@ def decide(snapshot: Snapshot) -> Step:
         return Step(StepKind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
         return Step(StepKind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
+    if inbox.shrink is not None and inbox.shrink.number > snapshot.shrunk:
+        return Step(StepKind.SHRINK, inbox.shrink.reason)
     if snapshot.peers_restart is not None and snapshot.absent:  # the coordinator decides while it answers
         return Step(StepKind.REGROUP, snapshot.peers_restart, by_members=True)
     return _quiet(snapshot)

@@ -104,6 +104,9 @@ class Extension:
     def begin(self, running: RunningWorkers) -> None:
         """The workers of the round have started."""
 
+    def shrink(self, number: int, ranks: Sequence[int]) -> None:
+        """Other members have left the round: from its `number`th change on, only these ranks of workers go on."""
+
     @property
     def reads_lines(self) -> bool:
         """Whether it reads what the workers of this round print."""
@@ -195,6 +198,11 @@ class Extensions(Extension):
         """Tell all of them."""
         for each in self.all:
             each.begin(running)
+
+    def shrink(self, number: int, ranks: Sequence[int]) -> None:
+        """Tell all of them."""
+        for each in self.all:
+            each.shrink(number, ranks)
 
     @property
     def reads_lines(self) -> bool:

@@ -15,6 +15,7 @@ from pytorchjob_agent.contract.messages import (
     Restart,
     RoundId,
     Save,
+    Shrink,
     Stop,
     Terminating,
     ToAgent,
@@ -32,6 +33,8 @@ class Inbox:
     """A later round, which has not begun yet."""
     restart: Restart | None = None
     """Stop the workers of `round` and join again."""
+    shrink: Shrink | None = None
+    """Who has left `round`: its workers go on without them."""
     checkpoint: Checkpoint | None = None
     """A request to save: for the workers of `round`, or for those of `assigned`, which have not started yet."""
     save: Save | None = None
@@ -65,6 +68,8 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
             return replace(inbox, assigned=message, hold="") if _is_later(inbox, id_) else inbox
         case Restart(round=id_):
             return replace(inbox, restart=message) if _concerns(inbox, id_) else inbox
+        case Shrink(round=id_):
+            return replace(inbox, shrink=message) if id_ == inbox.round and _is_newer(inbox, message) else inbox
         case Checkpoint(round=id_):
             return replace(inbox, checkpoint=message) if id_ in (inbox.round, _next(inbox)) else inbox
         case Save(round=id_):
@@ -91,7 +96,8 @@ def begin(inbox: Inbox, id_: RoundId) -> Inbox:
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
     request = inbox.checkpoint if inbox.checkpoint is not None and inbox.checkpoint.round == id_ else None
     save = inbox.save if inbox.save is not None and inbox.save.round == id_ else None
-    begun = replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=request, save=save)
+    shrink = inbox.shrink if inbox.round == id_ else None
+    begun = replace(inbox, round=id_, assigned=assigned, restart=restart, shrink=shrink, checkpoint=request, save=save)
     return replace(begun, finished=False, hold="")
 
 
@@ -117,6 +123,11 @@ def superseded(inbox: Inbox, id_: RoundId) -> bool:
     restart, assigned = inbox.restart, inbox.assigned
     ended_ = restart is not None and restart.round >= id_
     return ended_ or (assigned is not None and assigned.round > id_) or inbox.stop is not None
+
+
+def _is_newer(inbox: Inbox, message: Shrink) -> bool:
+    """Return whether a change of the round is not known yet."""
+    return inbox.shrink is None or message.number > inbox.shrink.number
 
 
 def _next(inbox: Inbox) -> RoundId | None:

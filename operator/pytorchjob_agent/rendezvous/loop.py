@@ -70,7 +70,7 @@ class ElasticAgent(LocalElasticAgent):
         self._rounds = 0
         self._workers = self._new_workers()
         self._cooperative, self._answered = False, 0
-        self._started_at, self._hangs = 0.0, Hangs()
+        self._started_at, self._hangs, self._shrunk = 0.0, Hangs(), 0
         self._membership.on_restart = self._membership.client.on_change = self._wakeup.wake
         self._membership.leaving = self._is_leaving
         self._membership.heartbeat = self._heartbeat
@@ -125,6 +125,7 @@ class ElasticAgent(LocalElasticAgent):
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
         self._reported_done, self._verdict, self._answered, self._cooperative = False, None, 0, False
+        self._shrunk = 0
         self._workers.close()  # its progress counts for no other round
         self._membership.extensions.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
@@ -218,6 +219,7 @@ class ElasticAgent(LocalElasticAgent):
             self._membership.snapshot(workers, reported_done=self._reported_done),
             leave_by=self._leave_by(),
             reported_leaving=self._reported_leaving,
+            shrunk=self._shrunk,
         )
 
     def _pause(self) -> float:
@@ -267,6 +269,8 @@ class ElasticAgent(LocalElasticAgent):
                 return self._fail(group, step)
             case StepKind.REGROUP:
                 self._regroup(group, step)
+            case StepKind.SHRINK:
+                self._shrink(step.reason)
             case StepKind.REPORT_DONE:
                 self._done()
             case StepKind.REPORT_LEAVING:
@@ -333,6 +337,14 @@ class ElasticAgent(LocalElasticAgent):
             return True
         self._open(group, failed, by_members=step.by_members)
         return False
+
+    def _shrink(self, reason: str) -> None:
+        """Let the workers go on without the members that have left."""
+        shrink = self._membership.client.inbox.shrink
+        assert shrink is not None
+        say(f"the workers go on without rank {', '.join(map(str, shrink.ranks[:10]))}: {reason}")
+        self._shrunk = shrink.number
+        self._membership.shrink(shrink)
 
     def _why_repeated(self, own: TerminationMessage, now: float) -> str:
         """Return why no round of the members helps; without a coordinator this agent has to see it by itself."""

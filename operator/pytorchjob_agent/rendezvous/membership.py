@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
+from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Shrink, Unreachable
 from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, roles, round_store, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard, MemberStanding
@@ -269,6 +269,15 @@ class Membership:
     def share(self, standing: MemberStanding) -> tuple[MemberStanding, ...] | None:
         """Report whether the workers here make progress; return the same of all other members, None: unknown."""
         return None if self.heartbeats is None else self.heartbeats.share(standing)
+
+    def shrink(self, shrink: Shrink) -> None:
+        """Take note of members that have left the round, and let the extensions tell the workers."""
+        assert self.assigned is not None
+        if self.heartbeats is not None:
+            self.heartbeats.leave_out(shrink.members)
+        gone = frozenset(shrink.ranks)
+        ranks = [rank for rank in range(self.assigned.world_size) if rank not in gone]
+        self.extensions.shrink(shrink.number, ranks)
 
     def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""

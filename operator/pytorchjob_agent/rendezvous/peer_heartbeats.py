@@ -5,7 +5,7 @@ They report to the coordinator which peers are alive although it cannot see them
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pytorchjob_agent.contract.messages import Assigned
@@ -61,6 +61,10 @@ class PeerHeartbeatThread:
         """Report whether the workers here make progress; return the same of all other members, at rank 0."""
         self._heartbeats.standing = standing
         return self._heartbeats.others(time.monotonic())
+
+    def leave_out(self, ranks: Sequence[int]) -> None:
+        """Hear no more of these members, which have left the round."""
+        self._heartbeats.left = frozenset(ranks)
 
     def cut_off(self, fence_seconds: float) -> bool:
         """Return whether no member of the round has heard from the control plane for this time, or had not before."""

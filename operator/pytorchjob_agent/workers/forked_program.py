@@ -23,6 +23,7 @@ from pytorchjob_agent.workers.startup import (
     pytorchjob_collectives,
     pytorchjob_ending,
     pytorchjob_saves,
+    pytorchjob_shrink_torch,
     pytorchjob_startup,
 )
 
@@ -118,6 +119,7 @@ class Program:
         pytorchjob_startup.register()
         pytorchjob_ending.begin()
         pytorchjob_collectives.register()
+        pytorchjob_shrink_torch.register()
         with suppress(OSError, ValueError):
             pytorchjob_saves.register()
         sys.orig_argv[:] = self.command

@@ -1,6 +1,6 @@
 """The resource: PyTorchJob as frozen values, its defaults and its rules. Makes no requests."""
 
-from pytorchjob_operator.model.agent import AgentPolicy, CheckpointMemory, DurableDirectory, StartMode
+from pytorchjob_operator.model.agent import AgentPolicy, CheckpointMemory, DurableDirectory, StartMode, SurviveMode
 from pytorchjob_operator.model.base import (
     CleanPodPolicy,
     ConditionStatus,
@@ -71,6 +71,7 @@ __all__ = [
     "SchedulingPolicy",
     "StartMode",
     "StragglerStatus",
+    "SurviveMode",
     "UnfitPod",
     "main_container",
     "master_port",

@@ -50,6 +50,13 @@ class StartMode(StrEnum):
     READY = "Ready"
 
 
+class SurviveMode(StrEnum):
+    """Whether the workers of a round go on without a lost member."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+
+
 class PreflightMode(StrEnum):
     """What the agent does about a problem that it finds before its first round."""
 
@@ -189,6 +196,17 @@ class AgentPolicy(Model):
         description="Workers end if no pod of their round has heard from the coordinator or the API server for this"
         " time, in seconds: the pods may have been replaced. They start again once the coordinator answers. 0: never."
         " Unset: 240, less than the 300 s after which Kubernetes replaces the pods of a silent node. Example: 60.",
+    )
+    survive: SurviveMode | None = Field(
+        default=None,
+        description="Auto: the workers of an elastic job go on without a lost pod, in the same processes and without"
+        " a repeated step, where that is known to be right: DistributedDataParallel with gloo, torch 2.15. Off: each"
+        " loss restarts all workers. Unset: Off.",
+    )
+    rejoin_within_seconds: Window | None = Field(
+        default=None,
+        description="After the workers have gone on without a pod, the pod that replaces it joins at the script's next"
+        " save, or after this time at the latest: then the steps since the last save are repeated. Unset: 600.",
     )
     checkpoint: CheckpointMemory | None = Field(
         default=None,

@@ -184,6 +184,11 @@ class ElasticStatus(Model):
         description="Restarts of workers inside their pods after failures, over the job's life. A change of the members"
         " does not count. Counts against elasticPolicy.maxRestarts. Unset: no restarts.",
     )
+    survive: Annotated[str, Field(max_length=32)] | None = Field(
+        default=None,
+        description="Ready if the workers would go on without a lost pod, or in one word why a new round would begin."
+        " Unset: spec.agent.survive is Off. Example: SeveralGroups.",
+    )
     last_restart: RestartStatus | None = Field(default=None, description="The latest restart. Unset: no restarts.")
 
 

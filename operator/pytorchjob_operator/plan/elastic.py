@@ -9,7 +9,7 @@ from typing import Any
 
 from pytorchjob_agent.contract.collectives import CollectiveFault
 from pytorchjob_agent.contract.first_failure import FirstFailure
-from pytorchjob_agent.contract.reasons import TrainingReason
+from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
 from pytorchjob_operator.model import (
     CollectiveStatus,
@@ -152,6 +152,7 @@ def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: date
         members=report.members,
         world_size=report.world or before.world_size,
         restarts=count or None,
+        survive=None if report.survive is ShrinkState.OFF else report.survive,
         last_restart=_last_restart(before.last_restart, report.last_restart, now),
     )
 

@@ -19,7 +19,7 @@ from pytorchjob_agent.contract.messages import (
     Welcome,
 )
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
-from pytorchjob_operator.rounds import past_failures, rendezvous, running, threats
+from pytorchjob_operator.rounds import past_failures, rendezvous, running, shrink, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, LastWorkers, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
@@ -333,7 +333,11 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
             member, Restart(known.id, f"rank {message.rank} belongs to {transition.state.pod_name(holder)}")
         )
         return
+    if member.index in known.left:
+        transition.send(member, Restart(known.id, f"the others go on in round {known.id} without {member.pod}"))
+        return
     _take_rank(transition, member, message, phase)
+    shrink.repeat(transition, member, known)
     if phase.planned is not None:
         planned = phase.planned
         seconds = planned.deadline - transition.now

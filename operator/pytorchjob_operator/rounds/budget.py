@@ -94,7 +94,10 @@ def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Fai
     if round_ is None or not failures:
         return failures
     found, first_rank = [], 0
-    for index in round_.ranks:
+    for rank, index in enumerate(round_.ranks):
+        if index in round_.left:
+            first_rank += round_.nprocs[rank]
+            continue
         member = None if index is None else state.members.get(index)
         if member is None:
             return failures  # without its number of workers, no rank after it is known
@@ -136,7 +139,7 @@ def reached_step(state: JobState) -> int | None:
     """Return the last step that a member of the round has reported."""
     if state.round is None:
         return None
-    indices = {index for index in state.round.ranks if index is not None}
+    indices = state.round.members
     steps = (member.step for index, member in state.members.items() if index in indices)
     return max((step for step in steps if step is not None), default=None)
 

@@ -28,6 +28,7 @@ def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -
         transition.now,
         world_size=sum(member.nproc for member in chosen),
         pod_uids={member.index: member.pod_uid for member in chosen},
+        nprocs=tuple(member.nproc for member in chosen),
     )
     transition.enter(Trigger.ROUND_FORMED, Running(round_))
     transition.state = replace(transition.state, next_number=id_.number + 1)

@@ -42,7 +42,7 @@ def newcomers(transition: Transition, phase: Running) -> list[str]:
     if transition.now - phase.growing_since < gathers and _more_may_come(transition, round_):
         return []
     new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
-    if not new or len(round_.ranks) >= state.policy.max_members:
+    if not new or len(round_.present) >= state.policy.max_members:
         transition.update(replace(phase, growing_since=None, gathered_at=None))
         return []
     gathered_at = transition.now if phase.gathered_at is None else phase.gathered_at
@@ -53,6 +53,9 @@ def newcomers(transition: Transition, phase: Running) -> list[str]:
 def awaits_save(transition: Transition, round_: Round, since: float) -> bool:
     """True if the round's next save comes by itself, and soon; `since`: a save after that counts."""
     pace, now = transition.state.save_pace, transition.now
+    if round_.left and not any(may_save(round_, member) for member in transition.state.in_round()):
+        saved = pace is not None and pace.at >= since
+        return now - pace.at < SAVE_SETTLES if pace and saved else now - since < transition.state.policy.rejoin_within
     if pace is None or any(may_save(round_, member) for member in transition.state.in_round()):
         return False
     if pace.at >= since:
@@ -69,5 +72,5 @@ def _more_may_come(transition: Transition, round_: Round) -> bool:
     """True if a healthy pod of the job neither takes part nor waits yet."""
     state = transition.state
     there = {member.index for member in state.members.values() if member.waiting}
-    there.update(index for index in round_.ranks if index is not None)
+    there.update(index for index in round_.present if index is not None)
     return any(index not in there and not pod.succeeded and not pod.problem for index, pod in state.pods.items())

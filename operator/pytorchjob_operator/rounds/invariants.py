@@ -81,7 +81,7 @@ def _round(state: JobState) -> Iterator[str]:
                 yield f"round {round_.id} has a rank without a member"
             idle = [
                 member.pod
-                for index in round_.ranks
+                for index in round_.present
                 if index is not None
                 and (member := state.members.get(index)) is not None
                 and member.port is not None
@@ -102,6 +102,10 @@ def _ranks(round_: Round) -> Iterator[str]:
         yield f"round {round_.id} has no ranks"
     if len(known) != len(set(known)):
         yield f"a member has two ranks in round {round_.id}: {round_.ranks}"
+    if not round_.left <= set(known):
+        yield f"replicas have left round {round_.id} that were not in it: {sorted(round_.left.difference(known))}"
+    if round_.ranks[:1] and round_.ranks[0] in round_.left:
+        yield f"rank 0 has left round {round_.id}, whose store it hosts"
 
 
 def _members(state: JobState) -> Iterator[str]:

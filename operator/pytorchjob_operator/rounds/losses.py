@@ -9,7 +9,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS, Terminating
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, threats
+from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, shrink, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
@@ -223,7 +223,10 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
         transition.update(with_loss(phase, member.index))
     if _trains(transition, member):
-        rendezvous.begin(transition, Trigger.MEMBER_LOST, f"{member.pod} {why}")
+        assert isinstance(phase, Running)
+        words = f"{member.pod} {why}"
+        if not shrink.go_on(transition, phase, member, words):
+            rendezvous.begin(transition, Trigger.MEMBER_LOST, words)
 
 
 def _give_up_unknown_ranks(transition: Transition) -> None:

@@ -129,6 +129,7 @@ class Trigger(StrEnum):
     TIMED_OUT = "the join timeout is over"
     SUCCEEDED = "all members have succeeded"
     GAVE_UP = "the policy allows no other round"
+    MEMBER_LEFT = "the others go on without a lost member"
     DEFECT = "an invariant is violated"
 
 
@@ -152,6 +153,7 @@ LEGAL: dict[tuple[PhaseName, Trigger], PhaseName] = {
     (_V, Trigger.SUCCEEDED): _E,
     (_V, Trigger.GAVE_UP): _E,
     (_R, Trigger.ROUND_REPORTED): _R,
+    (_R, Trigger.MEMBER_LEFT): _R,
     (_R, Trigger.WORKERS_FAILED): _V,
     (_R, Trigger.WORKERS_STOPPED): _V,
     (_R, Trigger.MEMBER_LOST): _V,

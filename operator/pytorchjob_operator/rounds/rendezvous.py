@@ -225,7 +225,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
 def _is_consequence(transition: Transition, phase: Rendezvous, failures: tuple[Failure, ...]) -> bool:
     """True if workers failed only because a member of their round was lost. That costs no restart."""
     last, members = phase.last_round, transition.state.members
-    indices = () if last is None else [index for index in last.ranks if not leaves_because(phase, index)]
+    indices = () if last is None else [index for index in last.present if not leaves_because(phase, index)]
     found = [None if index is None else members.get(index) for index in indices]
     away = any(member is None or member.connection is None or member.leaving for member in found)
     return (away or phase.origin is Origin.MAYBE_LOSS) and budget.may_be_consequence(budget.root_cause(failures))

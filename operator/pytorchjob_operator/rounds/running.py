@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import budget, formation, growth, rendezvous, shown_progress
+from pytorchjob_operator.rounds import budget, formation, growth, rendezvous, shown_progress, shrink
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import (
@@ -49,6 +49,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             cooperative=member.cooperative or message.cooperative,  # it is the same script in every round
             answered=max(member.answered, message.answered),
             saves_on_request=member.saves_on_request or message.saves_on_request,
+            shrinks=message.shrinks,
             step=message.step if message.step is not None else member.step,
             total=message.total,
             metrics=message.metrics,
@@ -166,7 +167,7 @@ def notify_spares(transition: Transition) -> None:
     round_ = phase.round
     if round_.done:
         words = f"round {round_.id} is about to finish"
-    elif len(round_.ranks) >= transition.state.policy.max_members:
+    elif len(round_.present) >= transition.state.policy.max_members:
         words = formation.spare_reason(round_)
     else:
         since = transition.now if phase.growing_since is None else phase.growing_since
@@ -195,6 +196,8 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
         transition.reason = f"{member.pod} reports a failure too many"
         return
     words = f"rank {message.rank} on {member.pod} failed"
+    if isinstance(phase, Running) and shrink.go_on(transition, phase, member, words, failure):
+        return
     rendezvous.begin(transition, Trigger.WORKERS_FAILED, words, (failure,))
 
 
@@ -232,8 +235,9 @@ def check_success(transition: Transition) -> None:
     round_ = phase.round
     succeeded = {index for index, pod in transition.state.pods.items() if pod.succeeded}
     finished = round_.done | succeeded
+    ranks = set(round_.present)
     unknown = round_.ranks.count(None)  # of an adopted round: these members may have ended before they could connect
-    if unknown > len(finished - set(round_.ranks)) or not finished.issuperset(set(round_.ranks) - {None}):
+    if unknown > len(finished - ranks) or not finished.issuperset(ranks - {None}):
         return
     transition.succeed("all members have succeeded")
 
@@ -279,7 +283,7 @@ def _resumed_too_late(transition: Transition, member: Member, message: Resumed) 
 
 
 def draining(transition: Transition, member: Member, message: Draining) -> None:
-    """A pod terminates: its peers save a checkpoint first if they can, then they continue without it."""
+    """A pod terminates: its peers go on without it at once, or they save a checkpoint first if they can."""
     member = transition.put(replace(member, leaving=True))
     phase = transition.state.phase
     transition.reason = f"{member.pod} terminates within {message.seconds:g} s"
@@ -289,6 +293,9 @@ def draining(transition: Transition, member: Member, message: Draining) -> None:
     if member.index in phase.round.done:
         return  # its part is done, so it may end before the others
     cause = f"{member.pod} is terminating ({message.reason or 'SIGTERM'})"
+    if not message.handles and shrink.go_on(transition, phase, member, cause):
+        rendezvous.release_leaving(transition)
+        return
     plan_restart(transition, phase, cause, max(message.seconds, 0.0), handles=message.handles)
 
 

@@ -99,7 +99,7 @@ class JobState:
 
     def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
         """Yield the known members of the present or last round, by rank."""
-        ranks = () if self.round is None else self.round.ranks
+        ranks = () if self.round is None else self.round.present
         for index in reversed(ranks) if last_first else ranks:
             member = None if index is None else self.members.get(index)
             if member is not None:

@@ -69,7 +69,10 @@ def _workers(state: JobState) -> int | None:
 def _ranks(state: JobState) -> Iterator[tuple[Worker, int]]:
     """Yield the workers of the round's known members, with their ranks."""
     rank = 0
-    for index in state.round.ranks if state.round is not None else ():
+    for place, index in enumerate(state.round.ranks if state.round is not None else ()):
+        if state.round is not None and index in state.round.left:
+            rank += state.round.nprocs[place]
+            continue
         member = None if index is None else state.members.get(index)
         if member is None:
             return  # the ranks behind it are unknown

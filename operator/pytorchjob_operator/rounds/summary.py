@@ -3,9 +3,10 @@
 from typing import Any
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
-from pytorchjob_operator.rounds import stragglers
-from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
+from pytorchjob_operator.rounds import shrink, stragglers
+from pytorchjob_operator.rounds.phases import Ended, Phase, Running, name_of
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import Member
 
@@ -23,7 +24,7 @@ def summarize(state: JobState, now: float) -> Report:
     return Report(
         round=str(round_.id) if round_ else "",
         phase=phase,
-        members=len(round_.ranks) if round_ else 0,
+        members=len(round_.present) if round_ else 0,
         world=_world_size(state),
         restarts=state.restarts,
         last_restart=_last_restart(state, now),
@@ -34,6 +35,7 @@ def summarize(state: JobState, now: float) -> Report:
         spares=len(waiting) if running else 0,
         silent=_silent(state, now),
         stragglers=stragglers.report(state, now),
+        survive=shrink.outlook(state, state.phase) if isinstance(state.phase, Running) else ShrinkState.NOT_READY,
     )
 
 
@@ -67,7 +69,7 @@ def _world_size(state: JobState) -> int:
     round_ = state.round
     if round_ is None or round_.world_size:
         return round_.world_size if round_ else 0
-    members = [None if index is None else state.members.get(index) for index in round_.ranks]
+    members = [None if index is None else state.members.get(index) for index in round_.present]
     return 0 if None in members else sum(member.nproc for member in members if member)
 
 

@@ -35,6 +35,10 @@ class Policy:
     """Seconds for which a later rendezvous with enough members waits for members of the last round."""
     join_timeout: float = 600.0
     """Seconds after which a rendezvous fails."""
+    survive: bool = False
+    """True if a round goes on without a lost member where that is known to be right."""
+    rejoin_within: float = 600.0
+    """Seconds for which a member that could join a smaller round waits for its next save at most."""
 
     @property
     def elastic(self) -> bool:
@@ -124,6 +128,8 @@ class Member:
     """True if its workers have polled for requests to save, and its agent knows requests after which they continue."""
     saves: int = 0
     """Saves that its script has made by itself in this round."""
+    shrinks: str = ""
+    """Its `ShrinkState`, as its agent reports it. Empty: unknown."""
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -182,15 +188,24 @@ class Round:
     """The uid of each member's pod when it came in; empty where pods have none."""
     done: frozenset[int] = frozenset()
     """Indices of members whose workers have succeeded. They stay here if their pods go."""
+    nprocs: tuple[int, ...] = ()
+    """Workers of each member, by rank. Empty: unknown, because the round was adopted."""
+    left: frozenset[int] = frozenset()
+    """Indices of members without which the others go on. They keep their ranks, and are no members any more."""
+
+    @property
+    def present(self) -> tuple[int | None, ...]:
+        """The indices in `ranks` of those that have not left."""
+        return tuple(index for index in self.ranks if index not in self.left) if self.left else self.ranks
 
     @property
     def members(self) -> frozenset[int]:
         """The known members, for checks of many replicas."""
-        return frozenset(index for index in self.ranks if index is not None)
+        return frozenset(index for index in self.present if index is not None)
 
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
-        return index in self.ranks
+        return index in self.ranks and index not in self.left
 
 
 @dataclass(frozen=True, slots=True)

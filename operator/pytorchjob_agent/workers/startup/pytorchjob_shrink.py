@@ -3,8 +3,8 @@
 An operation is one collective of the script, or all gradients of one backward pass. Its input stays until a barrier
 behind it has shown that every rank has finished it. When a rank is lost, the agent says which ranks go on. Each of them
 writes to the round's store how many operations it has finished. All of them read the same, so they decide the same: a
-rank repeats its operation in the smaller group, or takes its result, if another rank has passed the barrier. What cannot
-be repeated raises the error that the script would have seen, and a new round follows.
+rank repeats its operation in the smaller group, or takes its result, if another rank has passed the barrier. What can
+not be repeated raises the error that the script would have seen, and a new round follows.
 
 `pytorchjob_shrink_torch` knows torch; this module knows the agent and the order of operations. It imports nothing else
 of the agent, because the worker's Python may not find the package.
@@ -250,7 +250,7 @@ class Operations:
         try:
             outcome = agree(standings, self._group.rank)
         except ShrinkError as error:
-            self._agent.tell(problem="differs")
+            self._agent.tell(problem="OperationNotRepeatable")
             raise ShrinkError(f"a rank is lost, and the others cannot go on: {error}") from None
         try:
             self._group.form(change.number, [standings[rank].handle for rank in change.ranks], _FORM_SECONDS)

@@ -19,7 +19,7 @@ from typing import Any
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
-_C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
+_PACKAGE, _C10D, _DDP = "torch.distributed", "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 _SAMPLE = 4096
 """Elements of each parameter that the ranks compare after a change, at most."""
 _PRIME = (1 << 61) - 1
@@ -46,9 +46,9 @@ class _Default:
         self._flag = self._torch.ones(1, dtype=self._torch.int32)
         self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
         if not hasattr(self._c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
-            self.operations.tell(problem="torch")
+            self.operations.tell(problem="TorchTooOld")
         elif [device.type for device in group._device_types] != ["cpu"] and group.name() != "gloo":
-            self.operations.tell(problem="backend")
+            self.operations.tell(problem="BackendNotSupported")
 
     def _as_needed(self, group: Any) -> Any:
         c10d, store = self._c10d, self._c10d._get_default_store()
@@ -97,7 +97,7 @@ class _Default:
         self.all_reduce(least, op=self._c10d.ReduceOp.MIN)
         self.all_reduce(most, op=self._c10d.ReduceOp.MAX)
         if least.item() != most.item():
-            self.operations.tell(problem="unequal")
+            self.operations.tell(problem="ParametersDiffer")
             raise _shrink.ShrinkError("a rank is lost, and the parameters of the others differ")
         self.operations.unchecked = False
 
@@ -226,8 +226,9 @@ def leave(known: dict[int, str]) -> None:
 def _protect(default: _Default, module: Any) -> None:
     """Replace the collectives that can be repeated."""
     all_reduce, barrier, broadcast = module.all_reduce, module.barrier, module.broadcast
+    total = module.ReduceOp.SUM
 
-    def protected_all_reduce(tensor: Any, op: Any = module.ReduceOp.SUM, group: Any = None, async_op: Any = False) -> Any:
+    def protected_all_reduce(tensor: Any, op: Any = total, group: Any = None, async_op: Any = False) -> Any:
         if not default.protects(group, async_op=async_op):
             return all_reduce(tensor, op, group, async_op)
         kept = tensor.detach().clone()
@@ -253,7 +254,7 @@ def _protect(default: _Default, module: Any) -> None:
         root = given.get("src")
         root = given.get("group_src") if root is None else root
         if root and default.operations.size:
-            default.refuse("root")
+            default.refuse("OperationNotRepeatable")
             raise _shrink.ShrinkError(f"broadcast from rank {root} after a rank was lost: ranks have other numbers now")
         kept = tensor.detach().clone()
 
@@ -265,19 +266,25 @@ def _protect(default: _Default, module: Any) -> None:
         default.operations.run(f"broadcast {[*tensor.shape]}", attempt, root or 0)
         return None
 
-    for original, replacement in (
-        (all_reduce, protected_all_reduce),
-        (barrier, protected_barrier),
-        (broadcast, protected_broadcast),
-    ):
-        setattr(module, original.__name__, wraps(original)(replacement))
+    _replace(module, all_reduce, protected_all_reduce)
+    _replace(module, barrier, protected_barrier)
+    _replace(module, broadcast, protected_broadcast)
+
+
+def _replace(module: Any, original: Any, function: Any) -> None:
+    """Replace a function of this module, also where its package offers it already, as in a warm worker."""
+    replacement: Any = wraps(original)(function)
+    replacement._torchdynamo_disable = True
+    name: str = original.__name__
+    for place in (module, sys.modules.get(_PACKAGE)):
+        if place is not None and vars(place).get(name) is original:
+            setattr(place, name, replacement)
 
 
 def _follow_groups(default: _Default, module: Any) -> None:
     """Learn of the default group, and of others, which cannot lose a rank."""
     begins, adds = module.init_process_group, module.new_group
 
-    @wraps(begins)
     def init_process_group(*args: Any, **options: Any) -> Any:
         before = sockets()
         result = begins(*args, **options)
@@ -288,13 +295,13 @@ def _follow_groups(default: _Default, module: Any) -> None:
             print(f"pytorchjob-agent: the ranks cannot go on without a lost one: {error}", file=sys.stderr)
         return result
 
-    @wraps(adds)
     def new_group(*args: Any, **options: Any) -> Any:
         result = adds(*args, **options)
-        default.refuse("groups")
+        default.refuse("SeveralGroups")
         return result
 
-    module.init_process_group, module.new_group = init_process_group, new_group
+    _replace(module, begins, init_process_group)
+    _replace(module, adds, new_group)
 
 
 _default: list[_Default] = []
@@ -315,7 +322,7 @@ def _hook_models(module: Any) -> None:
     @wraps(prepare)
     def pre_forward(self: Any, *inputs: Any, **options: Any) -> Any:
         if "_pytorchjob_gradients" not in self.__dict__ and _default and _default[0].operations is not None:
-            problem = "compiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
+            problem = "ModelCompiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
             self.__dict__["_pytorchjob_gradients"] = None if problem else _Gradients(_default[0], self)
             _default[0].operations.tell(**({"problem": problem} if problem else {"ready": True}))
         return prepare(self, *inputs, **options)
@@ -326,13 +333,13 @@ def _hook_models(module: Any) -> None:
 def _problem(model: Any, default: _Default) -> str:
     """Return why the gradients of this model are no operation; empty: they are."""
     if model.process_group is not default._c10d._get_default_group():
-        return "groups"
+        return "SeveralGroups"
     if model._comm_hooks:
-        return "hook"
+        return "CommunicationHook"
     if model.find_unused_parameters or model.static_graph:
-        return "unused"
+        return "ModelNotSupported"
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_all_params:
-        return "model"
+        return "ModelNotSupported"
     return ""
 
 

@@ -15,6 +15,7 @@ _REGISTERED = {
     "pytorchjob_startup": "stacks of this process",
     "pytorchjob_saves": "times of its saves",
     "pytorchjob_collectives": "times of its waits",
+    "pytorchjob_shrink_torch": "going on without a lost rank",
 }
 """The modules to register, and what is missing without them."""
 

@@ -49,6 +49,13 @@ AGENT = (
         broken=lambda agent: "preload" in agent and agent.get("startMode") not in _WARM,
     ),
     Rule(
+        path=_AGENT,
+        field="rejoinWithinSeconds",
+        message="is only for workers that go on without a lost pod: set survive to Auto, or remove rejoinWithinSeconds",
+        cel="!has(self.rejoinWithinSeconds) || (has(self.survive) && self.survive == 'Auto')",
+        broken=lambda agent: "rejoinWithinSeconds" in agent and agent.get("survive") != "Auto",
+    ),
+    Rule(
         path=f"{_AGENT}.checkpoint",
         field="durable.directory",
         message="overlaps spec.agent.checkpoint.directory, which is memory: choose a directory outside of it",

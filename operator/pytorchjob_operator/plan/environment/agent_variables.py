@@ -27,10 +27,11 @@ from pytorchjob_agent.contract.environment import (
     PREFLIGHT,
     PRELOAD,
     START_MODE,
+    SURVIVE,
 )
 from pytorchjob_agent.contract.hang_rules import HANG
 from pytorchjob_operator import names
-from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
+from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, SurviveMode, main_container
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import cache_volume, checkpoint_memory, credential, replicas
@@ -176,6 +177,8 @@ def _settings(policy: AgentPolicy) -> Iterator[Variable]:
         yield {"name": START_MODE, "value": policy.start_mode.value.lower()}
     if policy.preload:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
+    if policy.survive is SurviveMode.AUTO:
+        yield {"name": SURVIVE, "value": policy.survive.value.lower()}
     if policy.fence_seconds is not None:
         yield {"name": FENCE, "value": str(policy.fence_seconds)}
     if policy.checkpoint is not None:
