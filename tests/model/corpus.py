@@ -204,6 +204,7 @@ BAD_AGENTS = (
     _at("modules for a cold start", f"{_AGENT}.preload", ["numpy"]),
     Bad("modules for a start that is cold by word", {f"{_AGENT}.preload": ["numpy"], f"{_AGENT}.startMode": "Cold"},
         f"{_AGENT}.preload"),
+    _at("a bound for a pod that never waits", f"{_AGENT}.rejoinWithinSeconds", 60),
     _at("checkpoints without a limit", f"{_AGENT}.checkpoint", {"directory": "/c"}, f"{_AGENT}.checkpoint.memory"),
     _at("checkpoints at the root", f"{_AGENT}.checkpoint", {"directory": "/", "memory": "1Gi"},
         f"{_AGENT}.checkpoint.directory"),
@@ -294,6 +295,7 @@ GOOD: dict[str, Job] = {
     ),
     "every field of the agent": changed(elastic(), {_AGENT: {
         "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
+        "survive": "Auto", "rejoinWithinSeconds": 60,
         "fenceSeconds": 60, "networkPolicy": True, "caches": False, "reservePods": 2,
         "checkpoint": {"directory": "/data/check-points", "memory": "8Gi", "copies": 2, "copyRate": "2G",
                        "durable": {"directory": "/data/check-points-2", "intervalSeconds": 1800}},

@@ -62,6 +62,8 @@ class Hello(Message):
     """The round in which its workers run now, for a coordinator that does not know it. None: no workers run."""
     last_round: RoundId | None = a_round(optional=True, default=None)
     """Without workers: the last round that it took part in. A new coordinator then knows which round has ended."""
+    left: tuple[int, ...] = some_ints(default=())
+    """Ranks of members that have left `round`, and without which the others go on."""
     rank: int = an_int(0, MAX_MEMBERS, default=0)
     """Its place in `round` or `last_round`, and the number of members there."""
     size: int = an_int(0, MAX_MEMBERS, default=0)

@@ -22,6 +22,7 @@ from pytorchjob_agent.contract.messages import (
     ProtocolError,
     Resumed,
     RoundId,
+    Shrink,
     read_to_agent,
 )
 from pytorchjob_agent.rendezvous import inbox as commands
@@ -218,11 +219,17 @@ class Session:
             now=ended_at,
             round=assigned.round,
             last_round=None,
+            left=(),
             rank=assigned.rank,
             size=assigned.size,
             restarts=assigned.restarts,
             done=False,
         )
+
+    def shrink(self, shrink: Shrink) -> None:
+        """Note who has left the round: another coordinator has to know it."""
+        hello = replace(self.standing.hello, left=shrink.members)
+        self.standing = replace(self.standing, hello=hello)
 
     def skip(self) -> None:
         """Drop a round that has ended before it began."""

@@ -14,7 +14,7 @@ def remember(transition: Transition, round_: Round | None) -> None:
     """Take the absent pods for silent that have to be the unknown members of this round: no others are absent."""
     if round_ is None or not round_.adopted:
         return
-    state, unknown, known = transition.state, round_.ranks.count(None), set(round_.ranks)
+    state, unknown, known = transition.state, round_.present.count(None), set(round_.present)
     if unknown == 0:
         return
     absent = [

@@ -294,7 +294,8 @@ def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId)
         _stop_older_members(transition, id_)
     if len(ranks) != message.size or ranks[message.rank] not in (None, member.index):
         ranks, pod_uids = (None,) * message.size, {}
-    adopted = Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids)
+    left = frozenset(message.left)
+    adopted = Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids, left=left)
     transition.enter(Trigger.ROUND_REPORTED, Running(adopted))
     _take_rank(transition, member, message, Running(adopted))
     transition.reason = f"round {id_} continues"
@@ -333,7 +334,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
             member, Restart(known.id, f"rank {message.rank} belongs to {transition.state.pod_name(holder)}")
         )
         return
-    if member.index in known.left:
+    if message.rank in known.left:
         transition.send(member, Restart(known.id, f"the others go on in round {known.id} without {member.pod}"))
         return
     _take_rank(transition, member, message, phase)

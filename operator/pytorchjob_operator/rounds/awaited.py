@@ -16,13 +16,13 @@ ADOPTED_SECONDS = 10.0
 
 def unknown_may_connect(transition: Transition, round_: Round) -> bool:
     """True if members of the round have not connected to this coordinator, and there are pods that they may be."""
-    state, known = transition.state, set(round_.ranks)
+    state, known = transition.state, set(round_.present)
     if None not in known:
         return False
     others = [(index, pod) for index, pod in state.pods.items() if index not in known]
     succeeded = sum(1 for _, pod in others if pod.succeeded)
     waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
-    unknown = round_.ranks.count(None) - succeeded
+    unknown = round_.present.count(None) - succeeded
     return unknown > 0 and (not state.pods or unknown <= len(others) - succeeded - waiting)
 
 

@@ -95,7 +95,9 @@ def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Fai
         return failures
     found, first_rank = [], 0
     for rank, index in enumerate(round_.ranks):
-        if index in round_.left:
+        if rank in round_.left:
+            if not round_.nprocs:
+                return failures
             first_rank += round_.nprocs[rank]
             continue
         member = None if index is None else state.members.get(index)

@@ -102,9 +102,9 @@ def _ranks(round_: Round) -> Iterator[str]:
         yield f"round {round_.id} has no ranks"
     if len(known) != len(set(known)):
         yield f"a member has two ranks in round {round_.id}: {round_.ranks}"
-    if not round_.left <= set(known):
-        yield f"replicas have left round {round_.id} that were not in it: {sorted(round_.left.difference(known))}"
-    if round_.ranks[:1] and round_.ranks[0] in round_.left:
+    if not round_.left <= set(range(len(round_.ranks))):
+        yield f"ranks have left round {round_.id} that it did not have: {sorted(round_.left)}"
+    if 0 in round_.left:
         yield f"rank 0 has left round {round_.id}, whose store it hosts"
 
 

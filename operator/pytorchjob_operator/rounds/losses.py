@@ -232,14 +232,14 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
 def _give_up_unknown_ranks(transition: Transition) -> None:
     """End an adopted round of which a member never connects."""
     phase = transition.state.phase
-    if not isinstance(phase, Running) or not phase.round.adopted or None not in phase.round.ranks:
+    if not isinstance(phase, Running) or not phase.round.adopted or None not in phase.round.present:
         return
-    round_, known = phase.round, set(phase.round.ranks)
+    round_, known = phase.round, set(phase.round.present)
     succeeded = sum(pod.succeeded for index, pod in transition.state.pods.items() if index not in known)
-    unknown = round_.ranks.count(None) - succeeded
+    unknown = round_.present.count(None) - succeeded
     late = transition.now - round_.started_at >= awaited.ADOPTED_SECONDS
     if unknown > 0 and (late or not awaited.unknown_may_connect(transition, round_)):
-        ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]
+        ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None and rank not in round_.left]
         which = f"node rank {ranks[0]}" if len(ranks) == 1 else f"node ranks {', '.join(ranks[:10])}"
         words = f"{which} of round {round_.id} did not reconnect"
         rendezvous.begin(transition, Trigger.MEMBER_LOST, words)

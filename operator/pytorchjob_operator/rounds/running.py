@@ -236,7 +236,7 @@ def check_success(transition: Transition) -> None:
     succeeded = {index for index, pod in transition.state.pods.items() if pod.succeeded}
     finished = round_.done | succeeded
     ranks = set(round_.present)
-    unknown = round_.ranks.count(None)  # of an adopted round: these members may have ended before they could connect
+    unknown = round_.present.count(None)  # of an adopted round: these members may have ended before they could connect
     if unknown > len(finished - ranks) or not finished.issuperset(ranks - {None}):
         return
     transition.succeed("all members have succeeded")

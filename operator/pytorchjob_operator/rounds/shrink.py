@@ -19,10 +19,12 @@ from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Failure, Member, Round, count
 
 
-def outlook(state: JobState, phase: Running) -> ShrinkState:
+def outlook(state: JobState) -> ShrinkState:
     """Return READY if a member could be lost now, other than the one with rank 0, or why not."""
-    found = _of_round(state, phase)
-    return _of_members(state, phase.round.members) if found is ShrinkState.READY else found
+    if not isinstance(state.phase, Running):
+        return ShrinkState.NOT_READY if state.policy.survive else ShrinkState.OFF
+    found = _of_round(state, state.phase)
+    return _of_members(state, state.phase.round.members) if found is ShrinkState.READY else found
 
 
 def _of_round(state: JobState, phase: Running) -> ShrinkState:
@@ -82,8 +84,8 @@ def go_on(transition: Transition, phase: Running, lost: Member, reason: str, fai
             transition.record(TrainingReason.CANNOT_GO_ON, words)
         return False
     round_ = phase.round
-    nproc = round_.nprocs[round_.ranks.index(lost.index)]
-    round_ = replace(round_, left=round_.left | {lost.index}, world_size=round_.world_size - nproc)
+    rank = round_.ranks.index(lost.index)
+    round_ = replace(round_, left=round_.left | {rank}, world_size=round_.world_size - round_.nprocs[rank])
     transition.enter(Trigger.MEMBER_LEFT, replace(phase, round=round_))
     if (known := transition.state.members.get(lost.index)) is not None:
         transition.put(replace(known, shrinks=""))
@@ -108,9 +110,8 @@ def _count(transition: Transition, failure: Failure) -> bool:
 
 def repeat(transition: Transition, member: Member, round_: Round, reason: str = "") -> None:
     """Tell a member who has left its round, if anybody has; its agent knows what it has done already."""
-    if not round_.left:
+    if not round_.left or not round_.nprocs:
         return
-    members = tuple(rank for rank, index in enumerate(round_.ranks) if index in round_.left)
-    ends = [0, *accumulate(round_.nprocs)]
+    members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]
     ranks = tuple(rank for each in members for rank in range(ends[each], ends[each + 1]))
     transition.send(member, Shrink(round_.id, len(round_.left), members, ranks, reason))

@@ -61,7 +61,7 @@ def _places(message: Heartbeat, local: int) -> dict[str, float]:
 def _workers(state: JobState) -> int | None:
     """Return how many workers the round has; None if some of its members are not known yet."""
     round_ = state.round
-    if round_ is None or None in round_.ranks:
+    if round_ is None or None in round_.present:
         return None
     return round_.world_size or len(dict(_ranks(state)))
 
@@ -70,7 +70,9 @@ def _ranks(state: JobState) -> Iterator[tuple[Worker, int]]:
     """Yield the workers of the round's known members, with their ranks."""
     rank = 0
     for place, index in enumerate(state.round.ranks if state.round is not None else ()):
-        if state.round is not None and index in state.round.left:
+        if state.round is not None and place in state.round.left:
+            if not state.round.nprocs:
+                return
             rank += state.round.nprocs[place]
             continue
         member = None if index is None else state.members.get(index)

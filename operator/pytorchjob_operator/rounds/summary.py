@@ -3,10 +3,9 @@
 from typing import Any
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS
-from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
 from pytorchjob_operator.rounds import shrink, stragglers
-from pytorchjob_operator.rounds.phases import Ended, Phase, Running, name_of
+from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import Member
 
@@ -35,7 +34,7 @@ def summarize(state: JobState, now: float) -> Report:
         spares=len(waiting) if running else 0,
         silent=_silent(state, now),
         stragglers=stragglers.report(state, now),
-        survive=shrink.outlook(state, state.phase) if isinstance(state.phase, Running) else ShrinkState.NOT_READY,
+        survive=shrink.outlook(state),
     )
 
 

@@ -64,7 +64,7 @@ def _is_early(transition: Transition, phase: Running) -> bool:
 def _concerned(transition: Transition, phase: Running) -> bool:
     """True if a threatened pod takes part in the round, as far as its members are known."""
     pods = {threat.pod for threat in transition.state.unsaved}
-    return None in phase.round.ranks or any(member.pod in pods for member in transition.state.in_round())
+    return None in phase.round.present or any(member.pod in pods for member in transition.state.in_round())
 
 
 def _ask(transition: Transition, phase: Running, savers: list[Member]) -> None:

@@ -191,12 +191,14 @@ class Round:
     nprocs: tuple[int, ...] = ()
     """Workers of each member, by rank. Empty: unknown, because the round was adopted."""
     left: frozenset[int] = frozenset()
-    """Indices of members without which the others go on. They keep their ranks, and are no members any more."""
+    """Ranks without whose members the others go on."""
 
     @property
     def present(self) -> tuple[int | None, ...]:
         """The indices in `ranks` of those that have not left."""
-        return tuple(index for index in self.ranks if index not in self.left) if self.left else self.ranks
+        if not self.left:
+            return self.ranks
+        return tuple(index for rank, index in enumerate(self.ranks) if rank not in self.left)
 
     @property
     def members(self) -> frozenset[int]:
@@ -205,7 +207,7 @@ class Round:
 
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
-        return index in self.ranks and index not in self.left
+        return index in self.present
 
 
 @dataclass(frozen=True, slots=True)
