@@ -17,7 +17,7 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Unreachable,
 )
-from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason, ShrinkState
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.rendezvous import agreement, failure_messages, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
@@ -72,6 +72,9 @@ class Agent(Sleeper):
         """Why it ended, or waits."""
         self.cooperative = self.random.random() < 0.5
         self.obeys = self.random.random() < 0.5
+        self.survives = world.policy.survive and self.number % 5 != 0
+        """Whether its workers can go on without a member."""
+        self.shrunk = 0
         self.assigned: Assigned | None = None
         self.workers: RoundWorkers | None = None
         """None while it has none."""
@@ -163,6 +166,7 @@ class Agent(Sleeper):
             heard=heard.ranks,
             heard_ages=heard.ages,
             heard_in=heard.round,
+            shrinks=(ShrinkState.READY if self.survives else ShrinkState.GROUPS) if running else ShrinkState.NOT_READY,
             cooperative=self.cooperative and running,
             saves_on_request=self.cooperative and running,
             answered=max(self.answered, workers.saved_for if workers is not None else 0),
@@ -238,6 +242,7 @@ class Agent(Sleeper):
             all_done=self._all_done(),
             leave_by=self.leave_by,
             reported_leaving=self.reported_leaving,
+            shrunk=self.shrunk,
             cut_off=self._cut_off(),
             fenced=inbox.refused is not None and inbox.refused.fenced,
         )
@@ -272,6 +277,8 @@ class Agent(Sleeper):
                 self._fail(step)
             case StepKind.REGROUP:
                 self._regroup(step)
+            case StepKind.SHRINK:
+                self._shrink()
             case StepKind.REPORT_DONE:
                 self._done()
             case StepKind.REPORT_LEAVING:
@@ -287,6 +294,18 @@ class Agent(Sleeper):
                 self._linger(step.reason)
             case StepKind.WAIT:
                 pass
+
+    def _shrink(self) -> None:
+        shrink = self.session.inbox.shrink
+        assert shrink is not None
+        assert self.workers is not None
+        self.log(f"goes on without {shrink.members}: {shrink.reason[:80]}")
+        self.shrunk = shrink.number
+        if self.peers is not None:
+            self.peers.left = frozenset(shrink.members)
+        if self.workers.state is Workers.RUN:
+            self.workers.shrink(frozenset(shrink.members))
+        self._wake()
 
     def _fail(self, step: Step) -> None:
         assert self.workers is not None
@@ -379,7 +398,7 @@ class Agent(Sleeper):
 
     def _next_round(self, reports: tuple[Message, ...], *, by_members: bool, caused: bool = False) -> None:
         self.reports, self.port = reports, self.world.listen(self)
-        self.answered, self.asked, self.reported_done = 0, False, False
+        self.answered, self.asked, self.reported_done, self.shrunk = 0, False, False, 0
         now, inbox = self.monotonic(), self.session.inbox
         join = Join(self.port, commands.ended(inbox), caused)
         offered = by_members and waiting.may_offer(self._known()) and self._offer()
@@ -556,6 +575,11 @@ class Agent(Sleeper):
         """A worker fails of itself."""
         if self.workers is not None and not self.dead:
             self.workers.fail(text)
+
+    def lose(self) -> None:
+        """Its workers notice that one of another member has gone."""
+        if self.workers is not None and not self.dead:
+            self.workers.lose()
 
     def drain(self) -> None:
         """SIGTERM: the pod is asked to go."""

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId
+from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId, Shrink
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
@@ -13,7 +13,6 @@ from pytorchjob_operator.rounds.state import JobState
 
 from .clock import START
 from .leader import ERRORS
-from .workers import ECHO
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -68,6 +67,8 @@ class Checks:
         self.formed: dict[RoundId, tuple[float, frozenset[RoundId]]] = {}
         """When a leader formed a round, and which groups at work it could not know of."""
         self.offers: dict[RoundId, set[int]] = {}
+        self.shrinks: dict[tuple[RoundId, int], tuple[int, ...]] = {}
+        """The members that have left, by round and number of the change."""
         self.real: set[RoundId] = set()
         """Rounds in which a worker failed of itself."""
         self.problem = ""
@@ -85,6 +86,8 @@ class Checks:
         """A message of the leader goes out."""
         if isinstance(message, Assigned):
             self._assign(agent, message)
+        elif isinstance(message, Shrink):
+            self._shrink(agent, message)
         elif isinstance(message, Refused) and not (message.again or message.fenced):
             raise AssertionError(f"{agent} is refused for good: {message.message}")
 
@@ -98,6 +101,28 @@ class Checks:
             raise AssertionError(f"{agent} has two ranks in round {assigned.round}")
         if len(group) == assigned.size:
             self._consistent([group[rank] for rank in sorted(group)])
+
+    def _shrink(self, agent: "Agent", shrink: Shrink) -> None:
+        """A round goes on without members, as its leader says; all that remain hear the same."""
+        assert agent.assigned is not None
+        assert agent.assigned.round == shrink.round, f"{agent} hears of a change of {shrink.round}, which it is not in"
+        own = agent.assigned.rank in shrink.members
+        assert not (own and agent.workers and not agent.stopping), f"{agent} trains, and hears that it has left"
+        assert 0 not in shrink.members, f"round {shrink.round} goes on without the host of its store"
+        size = agent.assigned.size - len(shrink.members)
+        assert size >= self.world.policy.min_members, f"round {shrink.round} goes on with {size} members"
+        known = self.shrinks.setdefault((shrink.round, shrink.number), shrink.members)
+        assert known == shrink.members, f"members of round {shrink.round} hear of different changes"
+        ranks = [at.first_rank + each for at in self._places(shrink) for each in range(self._nproc(at))]
+        assert [*shrink.ranks] == sorted(ranks), f"{shrink.members} of round {shrink.round} do not have {shrink.ranks}"
+
+    def _places(self, shrink: Shrink) -> "list[Assigned]":
+        groups = [group for (_, id_), group in self.assigned.items() if id_ == shrink.round]
+        return [group[rank][1] for group in groups[-1:] for rank in shrink.members]
+
+    def _nproc(self, place: Assigned) -> int:
+        groups = [group for (_, id_), group in self.assigned.items() if id_ == place.round]
+        return groups[-1][place.rank][0].nproc
 
     def _consistent(self, group: "list[tuple[Agent, Assigned]]") -> None:
         """All members have places that fit together."""
@@ -133,7 +158,7 @@ class Checks:
         _books(leader, state)
         if state.restarts != self._restarts:
             self._restarts = state.restarts
-            assert state.restarts <= len(self.real), (
+            assert state.restarts <= len(self.real) + len(self.shrinks), (
                 f"{state.restarts} restarts are counted, but workers failed of themselves only in"
                 f" {[str(id_) for id_ in sorted(self.real)]}"
             )
@@ -173,7 +198,9 @@ class Checks:
 
     def _all_done(self) -> None:
         for id_, group in self.members.items():
-            if len(group) == self.sizes[id_] and all(agent.finished == id_ for agent in group.values()):
+            left = max((known for (of, _), known in self.shrinks.items() if of == id_), key=len, default=())
+            rest = {rank: agent for rank, agent in group.items() if rank not in left}
+            if len(rest) == self.sizes[id_] - len(left) and all(agent.finished == id_ for agent in rest.values()):
                 return
         raise AssertionError("the job succeeded although the workers of a member are not done")
 
@@ -264,12 +291,20 @@ class Checks:
         assert host.assigned is None or host.assigned.rank == 0, f"{agent} uses the store of {host}, not of rank 0"
         self.one_group(id_)
 
-    def complete(self, id_: RoundId) -> bool:
-        """Return whether a round has all of its members at work: only then its workers make steps."""
-        agents = self.running.get(id_, {})
-        if len(agents) != self.sizes.get(id_):
+    def complete(self, id_: RoundId, left: frozenset[int] | None = None) -> bool:
+        """Return whether a round has all of its members at work: only then its workers make steps.
+
+        `left`: those that have left, as one member's workers know it; they make steps with equal ones alone.
+        """
+        running = [agent for agent in self.running.get(id_, {}) if agent.workers is not None]
+        if left is None:
+            left = max((agent.workers.left for agent in running if agent.workers), key=len, default=frozenset())
+        agents = [agent for agent in running if agent.assigned is not None and agent.assigned.rank not in left]
+        if len(agents) != self.sizes.get(id_, 0) - len(left):
             return False
-        if any(agent.dead or agent.deleted or agent.workers is None for agent in agents):
+        if any(agent.dead or agent.deleted for agent in agents):
+            return False
+        if any(agent.workers.left != left or agent.workers.held for agent in agents if agent.workers):
             return False
         return len(agents) == 1 or not any(agent.alone for agent in agents)
 
@@ -326,4 +361,4 @@ class Checks:
 
     def _pull(self, agent: "Agent", id_: RoundId) -> None:
         if agent.assigned is not None and agent.assigned.round == id_ and not agent.dead:
-            agent.fail(ECHO)
+            agent.lose()

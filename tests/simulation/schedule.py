@@ -12,7 +12,7 @@ There are several kinds, and a seed chooses one by weight:
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from pytorchjob_agent.contract.reasons import TrainingReason
@@ -77,6 +77,7 @@ def _world(course: Course, restarts: tuple[int | None, ...]) -> World:
     elastic = random.random() < 0.5
     least = random.randint(1, most) if elastic else most
     policy = Policy(least, most, max_restarts=random.choice(restarts), last_call_timeout=random.choice((3.0, 30.0)))
+    policy = replace(policy, survive=elastic and sum(nprocs) % 2 == 1, rejoin_within=10.0)
     world = World(random, policy, nprocs if elastic else nprocs[:most], course.log)
     world.events = course.events
     if course.threats is not None:

@@ -61,8 +61,9 @@ def _good_end(world: World, end: End) -> None:
     allowed = world.policy.max_restarts
     if end.reason is EndReason.BUDGET:
         assert allowed is not None, "the budget ended a job without one"
-        assert len(world.checks.real) > allowed, (
-            f"{allowed} restarts ended a job with {len(world.checks.real)} failures"
+        failures = len(world.checks.real) + len(world.checks.shrinks)
+        assert failures > allowed, (
+            f"{allowed} restarts ended a job with {failures} failures"
         )
     else:
         assert end.reason in (EndReason.SAME_ERROR, EndReason.NO_PROGRESS), f"the job ended: {end}"
@@ -86,7 +87,7 @@ def unsettled(world: World) -> str:
         return f"no round runs: {state.phase}"
     running = {i for i, a in living.items() if a.workers and a.workers.state is Workers.RUN and a.assigned}
     running = {index for index in running if living[index].assigned.round == state.round.id}  # type: ignore[union-attr]
-    if running != {index for index in state.round.ranks if index is not None}:
+    if running != state.round.members:
         return f"round {state.round.id} has members {state.round.ranks}, but workers run in {sorted(running)}"
     if None in state.round.ranks:
         return "the leader does not know all members"

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 REAL, ECHO = "ValueError: bad batch", "DistNetworkError: Connection closed by peer"
+HOLD_SECONDS = 30.0
+"""How long workers that have lost a rank wait for the word of who goes on."""
 ECHO_TYPE = "torch.distributed.DistNetworkError"
 
 
@@ -21,12 +23,16 @@ class RoundWorkers:
         self.step = agent.world.saved_step
         self.error = ""
         self.saved = False
+        self.left: frozenset[int] = frozenset()
+        """Ranks of members without which these workers go on."""
+        self.held = False
+        """Whether they wait in a collective, for the word of who goes on."""
         self.saved_for = self._saving_for = 0
         """The requests after which training continues: what was saved for, and what is being saved for."""
 
     def advance(self) -> int:
         """Return the step; time has gone by."""
-        if self.state is Workers.RUN and self._agent.world.checks.complete(self._assigned.round):
+        if self.state is Workers.RUN and self._agent.world.checks.complete(self._assigned.round, self.left):
             self.step += 1
             self._agent.world.checks.saves(self._agent, self._assigned.round)
             self._agent.world.saved_step = max(self._agent.world.saved_step, self.step)
@@ -40,6 +46,26 @@ class RoundWorkers:
                 self._agent.world.checks.failed(self._assigned.round)
             self._agent.workers_changed()
             self._agent.world.checks.pull_down(self._agent)
+
+    def lose(self) -> None:
+        """A rank of another member has gone, and these workers notice: they fail, or they wait for a word."""
+        if not self._agent.survives or self.state is not Workers.RUN:
+            self.fail(ECHO)
+        elif not self.held:
+            self.held, left = True, self.left
+
+            def give_up() -> None:
+                if self.held and left == self.left:
+                    self.fail(ECHO)
+
+            self._agent.world.clock.after(HOLD_SECONDS, give_up)
+
+    def shrink(self, left: frozenset[int]) -> None:
+        """They hear who goes on."""
+        assert left > self.left, f"{self._agent} hears {sorted(left)} after {sorted(self.left)}"
+        assert self._assigned.rank not in left, f"{self._agent} hears that it has left its round"
+        self.left, self.held = left, False
+        self._agent.world.event("workers go on without a member")
 
     def hang(self) -> None:
         """The workers make no more progress, and the agent finds out."""

@@ -246,6 +246,10 @@ class Shrink(Message):
     """All members that have left the round, as ranks of members."""
     ranks: tuple[int, ...] = some_ints(default=())
     """All ranks of their workers."""
+    restarts: int = an_int(0, default=0)
+    """As in `Assigned`, with the failure that has led to this change."""
+    past_failures: tuple[int, ...] = some_ints(default=())
+    """As in `Assigned`."""
     reason: str = a_text(1024, default="")
 
 

@@ -275,7 +275,6 @@ class Membership:
         assert self.assigned is not None
         if self.heartbeats is not None:
             self.heartbeats.leave_out(shrink.members)
-        self.client.update(lambda session: session.shrink(shrink))
         gone = frozenset(shrink.ranks)
         ranks = [rank for rank in range(self.assigned.world_size) if rank not in gone]
         self.extensions.shrink(shrink.number, ranks)

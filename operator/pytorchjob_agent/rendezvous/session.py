@@ -138,6 +138,8 @@ class Session:
         """Read one message; True if it changes the inbox. Raises ProtocolError."""
         before = self.inbox
         self.inbox = commands.receive(before, read_to_agent(line))
+        if self.inbox.shrink is not None and self.inbox.shrink is not before.shrink:
+            self._shrink(self.inbox.shrink)
         return self.inbox is not before
 
     # Bytes out.
@@ -196,6 +198,8 @@ class Session:
     def join(self, reports: Sequence[Message], join: Join, *, now: float) -> None:
         """Wait for a round without workers; the coordinator receives the reports before the request to join."""
         hello = self.standing.hello
+        if hello.rank in hello.left:
+            reports = _without_failures(reports)
         self.stand(*reports, join, now=now, round=None, last_round=hello.round or hello.last_round, done=False)
 
     def begin(
@@ -226,10 +230,18 @@ class Session:
             done=False,
         )
 
-    def shrink(self, shrink: Shrink) -> None:
-        """Note who has left the round: another coordinator has to know it."""
+    def _shrink(self, shrink: Shrink) -> None:
+        """Note who has left the round, and what the coordinator knew then: another one has to know it.
+
+        A member that has left itself reports no more how: its failure is counted.
+        """
         hello = replace(self.standing.hello, left=shrink.members)
-        self.standing = replace(self.standing, hello=hello)
+        hello = replace(hello, restarts=shrink.restarts, past_failures=shrink.past_failures)
+        then = self.standing.then
+        if hello.rank in shrink.members:
+            then = _without_failures(then)
+        self._assigned_at = self._heard
+        self.standing = replace(self.standing, hello=hello, then=then)
 
     def skip(self) -> None:
         """Drop a round that has ended before it began."""
@@ -242,3 +254,7 @@ class Session:
     def leave(self, seconds: float, reason: str, *, handles: bool = False) -> None:
         """Report that this pod has to go within these seconds; `handles`: its workers handle SIGTERM themselves."""
         self.stand(Draining(seconds, reason, handles))
+
+
+def _without_failures(messages: Sequence[Message]) -> tuple[Message, ...]:
+    return tuple(message for message in messages if not isinstance(message, Failed))

@@ -176,7 +176,7 @@ def _send_end(transition: Transition, member: Member, message: Hello, phase: End
 def _fit_into_round(transition: Transition, member: Member, message: Hello, again: bool) -> None:
     """Compare the agent's round with the known one. `again`: it was connected before."""
     known, reported = transition.state.round, message.round
-    if reported is None and _report_ended(transition, member, message):
+    if reported is None and message.rank not in message.left and _report_ended(transition, member, message):
         return
     if reported is not None and (known is None or reported >= known.id) and message.rank >= message.size:
         transition.send(member, Restart(reported, f"rank {message.rank} is not in a round of {message.size} members"))
@@ -310,6 +310,20 @@ def _stop_older_members(transition: Transition, id_: RoundId) -> None:
             transition.send(member, Restart(id_, f"round {id_} replaces this round"))
 
 
+def _learn_left(transition: Transition, message: Hello) -> None:
+    """Take over from a member that others have left their round, and end the workers of these."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running) or not (new := set(message.left) - phase.round.left):
+        return
+    round_ = replace(phase.round, left=phase.round.left | new)
+    transition.update(replace(phase, round=round_))
+    for rank in sorted(new):
+        index = round_.ranks[rank] if rank < len(round_.ranks) else None
+        member = None if index is None else transition.state.members.get(index)
+        if member is not None and member.port is None:
+            transition.send(member, Restart(round_.id, f"the others go on in round {round_.id} without {member.pod}"))
+
+
 def _take_rank(transition: Transition, member: Member, message: Hello, phase: Running) -> None:
     """Give a member the rank in the running round that it reports."""
     round_ = phase.round
@@ -338,6 +352,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         transition.send(member, Restart(known.id, f"the others go on in round {known.id} without {member.pod}"))
         return
     _take_rank(transition, member, message, phase)
+    _learn_left(transition, message)
     shrink.repeat(transition, member, known)
     if phase.planned is not None:
         planned = phase.planned

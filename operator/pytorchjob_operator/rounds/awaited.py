@@ -77,7 +77,7 @@ def last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
     """
     if (last := phase.last_round) is None or phase.workers is not LastWorkers.MAY_TRAIN:
         return False
-    pods = last.pod_uids.items()
+    pods = [(index, uid) for index, uid in last.pod_uids.items() if last.has(index)]
     return all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid))
 
 

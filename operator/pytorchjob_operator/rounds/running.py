@@ -185,6 +185,9 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
     if round_ is None or message.round != round_.id or not active:
         transition.reason = f"{member.pod} reports a failure in round {message.round}, which is over"
         return
+    if round_.has_left(member.index):
+        transition.reason = f"{member.pod} repeats why it has left round {round_.id}"
+        return
     if isinstance(phase, Rendezvous) and any(
         (failure.index, failure.rank) == (member.index, message.rank) for failure in phase.failures
     ):

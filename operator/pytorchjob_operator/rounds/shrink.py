@@ -12,7 +12,7 @@ from itertools import accumulate
 from pytorchjob_agent.contract.messages import Shrink
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_agent.contract.root_cause import doubt
-from pytorchjob_operator.rounds import budget
+from pytorchjob_operator.rounds import budget, past_failures
 from pytorchjob_operator.rounds.phases import Running, Trigger
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.transition import Transition
@@ -88,7 +88,9 @@ def go_on(transition: Transition, phase: Running, lost: Member, reason: str, fai
     round_ = replace(round_, left=round_.left | {rank}, world_size=round_.world_size - round_.nprocs[rank])
     transition.enter(Trigger.MEMBER_LEFT, replace(phase, round=round_))
     if (known := transition.state.members.get(lost.index)) is not None:
-        transition.put(replace(known, shrinks=""))
+        known = transition.put(replace(known, shrinks=""))
+        if failure is not None:
+            repeat(transition, known, round_, reason)  # it reports its failure to no other coordinator
     for member in transition.state.in_round():
         repeat(transition, member, round_, reason)
     transition.reason = f"round {round_.id} goes on with {count(len(round_.present), 'member')}: {reason}"
@@ -114,4 +116,5 @@ def repeat(transition: Transition, member: Member, round_: Round, reason: str = 
         return
     members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]
     ranks = tuple(rank for each in members for rank in range(ends[each], ends[each + 1]))
-    transition.send(member, Shrink(round_.id, len(round_.left), members, ranks, reason))
+    past = past_failures.encode(transition.state.history, transition.now)
+    transition.send(member, Shrink(round_.id, len(members), members, ranks, transition.state.restarts, past, reason))

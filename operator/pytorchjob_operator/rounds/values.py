@@ -205,6 +205,10 @@ class Round:
         """The known members, for checks of many replicas."""
         return frozenset(index for index in self.present if index is not None)
 
+    def has_left(self, index: int) -> bool:
+        """True if the replica took part until the others went on without it."""
+        return index in self.ranks and index not in self.present
+
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
         return index in self.present
