@@ -62,9 +62,7 @@ def _good_end(world: World, end: End) -> None:
     if end.reason is EndReason.BUDGET:
         assert allowed is not None, "the budget ended a job without one"
         failures = len(world.checks.real) + len(world.checks.shrinks)
-        assert failures > allowed, (
-            f"{allowed} restarts ended a job with {failures} failures"
-        )
+        assert failures > allowed, f"{allowed} restarts ended a job with {failures} failures"
     else:
         assert end.reason in (EndReason.SAME_ERROR, EndReason.NO_PROGRESS), f"the job ended: {end}"
 

@@ -36,6 +36,8 @@ class ShrinkServer:
         self._workers: dict[int, socket.socket] = {}
         self._said: dict[int, dict[str, Any]] = {}
         self._change: dict[str, Any] | None = None
+        self.seconds: list[float] = []
+        """For each rank that went on, how long its operation had been interrupted."""
         threading.Thread(target=self._accept, name="shrink", daemon=True).start()
 
     @property
@@ -98,6 +100,7 @@ class ShrinkServer:
         with self._lock:
             self._said[rank].update(what)
         if "seconds" in what:
+            self.seconds.append(float(what["seconds"]))
             say(f"rank {rank} goes on after {1000 * float(what['seconds']):.0f} ms")
         if "problem" in what:
             say(f"rank {rank} cannot go on without a lost rank: {what['problem']}")

@@ -30,28 +30,30 @@ class _Default:
 
     def __init__(self, module: Any) -> None:
         """Take torch's module; there is no group yet."""
-        self._c10d = module
+        self.c10d = module
         self._torch: Any = sys.modules["torch"]
         self.operations: Any = None
+        self.ready = False
+        """Whether the gradients of a model are operations."""
         self.all_reduce = module.all_reduce
         self._sockets: dict[int, str] = {}
         self._flag: Any = None
 
     def begin(self, sockets: dict[int, str]) -> None:
         """The script has made its default group, which has opened these sockets."""
-        group = self._c10d._get_default_group()
+        group = self.c10d._get_default_group()
         if group.size() < 2 or not _shrink.address():
             return
         self._sockets = sockets
         self._flag = self._torch.ones(1, dtype=self._torch.int32)
         self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
-        if not hasattr(self._c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
+        if not hasattr(self.c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
             self.operations.tell(problem="TorchTooOld")
         elif [device.type for device in group._device_types] != ["cpu"] and group.name() != "gloo":
             self.operations.tell(problem="BackendNotSupported")
 
     def _as_needed(self, group: Any) -> Any:
-        c10d, store = self._c10d, self._c10d._get_default_store()
+        c10d, store = self.c10d, self.c10d._get_default_store()
 
         def form(number: int, handles: Sequence[str], seconds: float) -> None:
             before = sockets()
@@ -86,7 +88,7 @@ class _Default:
 
     def protects(self, group: Any, *, async_op: bool) -> bool:
         """Return whether a call for this group is an operation."""
-        own = group is None or group is self._c10d.GroupMember.WORLD
+        own = group is None or group is self.c10d.GroupMember.WORLD
         return self.operations is not None and own and not async_op
 
     def compare(self, parameters: Sequence[Any]) -> None:
@@ -94,8 +96,8 @@ class _Default:
         torch = self._torch
         own = torch.tensor([digest(torch, parameters)], dtype=torch.int64)
         least, most = own.clone(), own.clone()
-        self.all_reduce(least, op=self._c10d.ReduceOp.MIN)
-        self.all_reduce(most, op=self._c10d.ReduceOp.MAX)
+        self.all_reduce(least, op=self.c10d.ReduceOp.MIN)
+        self.all_reduce(most, op=self.c10d.ReduceOp.MAX)
         if least.item() != most.item():
             self.operations.tell(problem="ParametersDiffer")
             raise _shrink.ShrinkError("a rank is lost, and the parameters of the others differ")
@@ -169,7 +171,7 @@ class _Gradients:
         operations = self._default.operations
         self._buckets.append(_Bucket(bucket))
         added = self._buckets[-1]
-        if not operations.stale:
+        if not operations.stale and not operations.unchecked:  # the comparison comes first, at all ranks
             with suppress(RuntimeError):  # it begins again below
                 added.begin(self._default, operations.size or self._size)
         if bucket.is_last():
@@ -271,6 +273,29 @@ def _protect(default: _Default, module: Any) -> None:
     _replace(module, broadcast, protected_broadcast)
 
 
+def _protect_buffers(default: _Default) -> None:
+    """Make an operation of the broadcast of a model's buffers, which comes before each forward pass."""
+    package: Any = sys.modules[_PACKAGE]
+    broadcast = package._broadcast_coalesced
+
+    @wraps(broadcast)
+    def protected(group: Any, tensors: Any, size: Any, root: int = 0) -> Any:
+        whole = group is default.c10d._get_default_group()
+        if not (default.ready and whole) or root:  # the first one comes with all parameters, when a model is made
+            return broadcast(group, tensors, size, root)
+        kept = [tensor.detach().clone() for tensor in tensors]
+
+        def attempt(again: bool) -> None:
+            for tensor, own in zip(tensors, kept if again else (), strict=False):
+                tensor.detach().copy_(own)
+            broadcast(group, tensors, size, root)
+
+        default.operations.run(f"buffers {len(tensors)}", attempt, root)
+        return None
+
+    package._broadcast_coalesced = protected
+
+
 def _replace(module: Any, original: Any, function: Any) -> None:
     """Replace a function of this module, also where its package offers it already, as in a warm worker."""
     replacement: Any = wraps(original)(function)
@@ -316,6 +341,9 @@ def _watch(module: Any) -> None:
 
 def _hook_models(module: Any) -> None:
     """Register the hook before the first forward pass of a model: until then the script may register its own."""
+    if not _default:
+        return
+    _protect_buffers(_default[0])
     prepare = module.DistributedDataParallel._pre_forward
     torch: Any = sys.modules["torch"]
 
@@ -324,6 +352,7 @@ def _hook_models(module: Any) -> None:
         if "_pytorchjob_gradients" not in self.__dict__ and _default and _default[0].operations is not None:
             problem = "ModelCompiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
             self.__dict__["_pytorchjob_gradients"] = None if problem else _Gradients(_default[0], self)
+            _default[0].ready = _default[0].ready or not problem
             _default[0].operations.tell(**({"problem": problem} if problem else {"ready": True}))
         return prepare(self, *inputs, **options)
 
@@ -332,7 +361,7 @@ def _hook_models(module: Any) -> None:
 
 def _problem(model: Any, default: _Default) -> str:
     """Return why the gradients of this model are no operation; empty: they are."""
-    if model.process_group is not default._c10d._get_default_group():
+    if model.process_group is not default.c10d._get_default_group():
         return "SeveralGroups"
     if model._comm_hooks:
         return "CommunicationHook"

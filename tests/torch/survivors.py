@@ -1,0 +1,233 @@
+"""Ranks as processes of this machine, and this process for their agents: who is lost when, and what the others do.
+
+Each rank is forked from a process that has imported torch, like a warm worker. A `Loss` says in which of its operations
+a rank kills itself: before it, inside it (its part is on the way), or behind its barrier. `reference` computes the same
+training alone, with the ranks that took part in each step.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from pytorchjob_agent.shrink.round_shrinks import ShrinkServer
+from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
+
+BEFORE, INSIDE, BEHIND = "before", "inside", "behind"
+CUT = "cut"
+"""The rank lives, but its connections break in its barrier, which the others have passed."""
+_SECONDS = 60.0
+
+
+class Loss(NamedTuple):
+    """A rank that is lost, or of which others are."""
+
+    rank: int
+    operation: int
+    """Counted from 1."""
+    moment: str
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """How a rank has ended that was not lost."""
+
+    rank: int
+    error: str
+    """Type and text of the error that reached the script; empty: none."""
+    sizes: Sequence[int] = ()
+    """The ranks of the group behind each step."""
+    parameters: Sequence[float] = ()
+    longest: float = 0.0
+    """Seconds of the longest step, without the first two."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was seen of one run."""
+
+    survivors: Sequence[Survivor]
+    seconds: Sequence[float]
+    """For each rank that went on, how long it took from its error on."""
+    told: float = 0.0
+    """Seconds from the end of the lost rank's process until the others were told."""
+
+
+Script = Callable[[int], tuple[list[int], list[float], float]]
+
+
+def model() -> Any:
+    """The model, equal at all ranks."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4)).double()
+
+
+def batch(step: int, rank: int) -> Any:
+    """A rank's own batch."""
+    return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank), dtype=torch.float64)
+
+
+def train(rank: int, steps: int = 12, **options: Any) -> tuple[list[int], list[float], float]:
+    """Train with evaluation, a barrier and a save now and then, as scripts do."""
+    own = model()
+    ddp = DistributedDataParallel(own, **options)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+    sizes, times = [], []
+    for step in range(steps):
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        ddp(batch(step, rank)).square().mean().backward()
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+        if step % 3 == 2:  # evaluation
+            with torch.no_grad():
+                loss = own(batch(step, 99)).square().mean()
+            dist.all_reduce(loss)
+            dist.barrier()
+        if step % 4 == 3:  # a word of rank 0
+            word = torch.full((3,), float(rank))
+            dist.broadcast(word, 0)
+            assert len(set(word.tolist())) == 1
+        times.append(time.perf_counter() - began)
+    values = torch.cat([each.detach().reshape(-1) for each in own.parameters()])
+    return sizes, values.tolist(), max(times[2:], default=0.0)
+
+
+def reference(participants: Sequence[Sequence[int]]) -> list[float]:
+    """Return the parameters of the same training without a group, by the ranks that took part in each step."""
+    own = model()
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9)
+    for step, ranks in enumerate(participants):
+        optimizer.zero_grad()
+        for rank in ranks:
+            (own(batch(step, rank)).square().mean() / len(ranks)).backward()
+        optimizer.step()
+    return list(torch.cat([each.detach().reshape(-1) for each in own.parameters()]).tolist())
+
+
+def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Script, results: Any) -> None:
+    """Be one rank."""
+    os.environ.update(env, RANK=str(rank))
+    torch.set_num_threads(1)
+    try:
+        pytorchjob_shrink_torch.register()
+        _arm([loss for loss in losses if loss.rank == rank])
+        dist.init_process_group("gloo")
+        sizes, values, longest = script(rank)
+        results.send(json.dumps([rank, "", sizes, values, longest]))
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"
+        if os.environ.get("SHOW"):
+            traceback.print_exc()
+        results.send(json.dumps([rank, text, [], [], 0.0]))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _arm(losses: list[Loss]) -> None:
+    """Let this process kill itself at these moments."""
+    operations = pytorchjob_shrink.Operations
+    attempt, run = operations._try, operations.run
+    count = [0]
+
+    def lose(moment: str) -> None:
+        if any(loss.operation == count[0] and loss.moment == moment for loss in losses):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def cut(failure: RuntimeError | None) -> RuntimeError | None:
+        found = [loss for loss in losses if loss.operation == count[0] and loss.moment == CUT]
+        if not found or failure is not None:
+            return failure
+        losses.remove(found[0])
+        time.sleep(0.3)  # the others pass the barrier meanwhile
+        return RuntimeError("/gloo/transport/tcp/pair.cc: cut by the test")
+
+    def counted(self: Any, *given: Any, **options: Any) -> None:
+        if not self._inside:
+            count[0] += 1
+            lose(BEFORE)
+        run(self, *given, **options)
+        lose(BEHIND)
+
+    def tried(self: Any, attempted: Any, again: bool) -> Any:
+        def then(again: bool) -> None:
+            attempted(again)
+            lose(INSIDE)
+
+        return cut(attempt(self, then, again))
+
+    operations.run, operations._try = counted, tried
+
+
+def play(size: int, losses: Sequence[Loss], script: Script = train) -> Run:
+    """Run a training of so many ranks, of which some are lost."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    servers = [ShrinkServer(1) for _ in range(size)]
+    context = get_context("fork")
+    pipes, processes = [], []
+    for rank in range(size):
+        here, there = context.Pipe(duplex=False)
+        env = {
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "GLOO_SOCKET_IFNAME": "lo",
+            pytorchjob_shrink.SHRINK: servers[rank].address,
+        }
+        process = context.Process(target=_rank, args=(rank, env, losses, script, there), daemon=True)
+        process.start()
+        there.close()
+        pipes.append(here)
+        processes.append(process)
+    try:
+        return _watch(servers, pipes, processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        for server in servers:
+            server.close()
+
+
+def _watch(servers: Sequence[ShrinkServer], pipes: Sequence[Any], processes: Sequence[Any]) -> Run:
+    """Tell the others when a rank has been killed, and collect what they say."""
+    alive, found = [*range(len(processes))], dict[int, Survivor]()
+    number, end, told = 0, time.monotonic() + _SECONDS, 0.0
+    while len(found) < len(alive):
+        assert time.monotonic() < end, f"ranks {sorted(set(alive) - set(found))} do not end"
+        waiting = [processes[rank].sentinel for rank in alive if rank not in found]
+        ready, _, _ = select.select([*waiting, *(pipes[rank] for rank in alive if rank not in found)], [], [], 1.0)
+        ended = time.monotonic()
+        for rank in [*alive]:
+            if rank in found:
+                continue
+            if pipes[rank] in ready and (said := _read(pipes[rank])) is not None:
+                found[rank] = Survivor(*said)
+            elif processes[rank].sentinel in ready:
+                processes[rank].join()
+                alive.remove(rank)
+                number += 1
+                for other in alive:
+                    servers[other].tell(number, alive)
+                told = max(told, time.monotonic() - ended)
+    seconds = [value for server in servers for value in server.seconds]
+    return Run([found[rank] for rank in sorted(found)], seconds, told)
+
+
+def _read(pipe: Any) -> Any:
+    try:
+        return json.loads(pipe.recv())
+    except EOFError:
+        return None

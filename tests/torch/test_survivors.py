@@ -1,0 +1,127 @@
+"""Ranks go on without a lost one: what they compute is what the ranks that took part would have computed alone."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.torch.survivors import BEFORE, BEHIND, CUT, INSIDE, Loss, Run, batch, model, play, reference, train
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
+SIZE = 3
+
+
+def taking_part(run: Run, lost: int) -> list[Sequence[int]]:
+    """Who took part in each step: a rank that has passed the barrier before the change knows the old size."""
+    rest = [rank for rank in range(SIZE) if rank != lost]
+    sizes = zip(*(each.sizes for each in run.survivors), strict=True)
+    return [range(SIZE) if max(each) == SIZE else rest for each in sizes]
+
+
+def check(run: Run, lost: int) -> None:
+    """Equal to the bit among the ranks, and equal to the reference as far as sums in another order are."""
+    assert [each.error for each in run.survivors] == [""] * (SIZE - 1)
+    first, second = (torch.tensor(each.parameters, dtype=torch.float64) for each in run.survivors)
+    assert torch.equal(first, second)
+    alone = torch.tensor(reference(taking_part(run, lost)), dtype=torch.float64)
+    torch.testing.assert_close(first, alone, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
+@pytest.mark.parametrize(("lost", "operation"), [(1, 2), (2, 3), (1, 4), (2, 5), (1, 7), (0, 9)])
+def test_nothing_is_lost_or_repeated_whatever_the_lost_rank_did(lost: int, operation: int, moment: str) -> None:
+    check(play(SIZE, [Loss(lost, operation, moment)]), lost)
+
+
+@pytest.mark.parametrize("operation", [3, 4, 5, 6, 8, 9])
+def test_a_rank_takes_a_result_that_another_one_has_handed_out_already(operation: int) -> None:
+    check(play(SIZE, [Loss(1, operation, BEHIND), Loss(2, operation, CUT)]), 1)
+
+
+def test_a_second_rank_is_lost_while_the_group_changes() -> None:
+    run = play(4, [Loss(1, 6, BEFORE), Loss(2, 6, INSIDE)])
+    assert [(each.rank, each.error) for each in run.survivors] == [(0, ""), (3, "")]
+    assert run.survivors[0].parameters == run.survivors[1].parameters
+    assert run.survivors[0].sizes[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("losses", "why"),
+    [
+        pytest.param([Loss(0, 7, BEFORE)], "has its input at rank 0", id="the root of a broadcast"),
+        pytest.param([Loss(1, 1, BEHIND)], "Connection", id="before the model has its buckets"),
+    ],
+)
+def test_what_cannot_be_repeated_reaches_the_script_as_an_error(losses: list[Loss], why: str) -> None:
+    run = play(SIZE, losses)
+    assert all(why in each.error or "connection" in each.error.lower() for each in run.survivors)
+
+
+OPTIONS = [
+    pytest.param({"gradient_as_bucket_view": True}, id="gradients that are views of the buckets"),
+    pytest.param({"bucket_cap_mb": 0.001}, id="many buckets"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
+def test_models_with_other_options(options: dict[str, object], moment: str) -> None:
+    check(play(SIZE, [Loss(1, 6, moment)], lambda rank: train(rank, **options)), 1)
+
+
+def normalizing(rank: int) -> tuple[list[int], list[float], float]:
+    """A model with buffers, which rank 0 sends before each forward pass."""
+    own = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(4).double())
+    ddp = DistributedDataParallel(own)
+    optimizer, sizes = torch.optim.SGD(ddp.parameters(), lr=0.05), []
+    for step in range(12):
+        optimizer.zero_grad()
+        (ddp(batch(step, rank)) - 1).square().mean().backward()
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+    state = torch.cat([each.detach().reshape(-1).double() for each in own.parameters()])
+    return sizes, state.tolist(), 0.0
+
+
+@pytest.mark.parametrize("operation", [4, 5, 6, 7])
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
+def test_buffers_are_sent_again(operation: int, moment: str) -> None:
+    run = play(SIZE, [Loss(1, operation, moment)], normalizing)
+    assert [each.error for each in run.survivors] == ["", ""]
+    assert run.survivors[0].parameters == run.survivors[1].parameters
+    assert [each.sizes[-1] for each in run.survivors] == [2, 2]
+
+
+def accumulating(rank: int) -> tuple[list[int], list[float], float]:
+    """Gradients of two batches are one step."""
+    own = model()
+    ddp = DistributedDataParallel(own)
+    optimizer, sizes = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9), []
+    for step in range(12):
+        optimizer.zero_grad()
+        with ddp.no_sync():
+            (ddp(batch(step, rank + 10)).square().mean() / 2).backward()
+        (ddp(batch(step, rank)).square().mean() / 2).backward()
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+    return sizes, torch.cat([each.detach().reshape(-1) for each in own.parameters()]).tolist(), 0.0
+
+
+def test_accumulated_gradients_are_repeated_whole() -> None:
+    run = play(SIZE, [Loss(2, 5, INSIDE)], accumulating)
+    assert [each.error for each in run.survivors] == ["", ""]
+    assert run.survivors[0].parameters == run.survivors[1].parameters
+    own = model()
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9)
+    for step, ranks in enumerate(taking_part(run, 2)):
+        optimizer.zero_grad()
+        for rank in ranks:
+            for share in (rank + 10, rank):
+                (own(batch(step, share)).square().mean() / 2 / len(ranks)).backward()
+        optimizer.step()
+    alone = torch.cat([each.detach().reshape(-1) for each in own.parameters()])
+    torch.testing.assert_close(
+        torch.tensor(run.survivors[0].parameters, dtype=torch.float64), alone, rtol=1e-9, atol=1e-12
+    )
