@@ -260,6 +260,48 @@ DEFECTS = [
         "transition.state.terminating.get(index) != uid and ",
         "",
     ),
+    Defect(
+        "a pod that has left its round proves that the round is over",
+        "ours: rank 0 went on alone, cut off; the replaced pod of the one that had left let another group begin",
+        f"{ROUNDS}/awaited.py",
+        "for index, uid in last.pod_uids.items() if last.has(index)]",
+        "for index, uid in last.pod_uids.items()]",
+    ),
+    Defect(
+        "a failure counts again when its member reports it again",
+        "ours: a member that has left its round reports why on each connection",
+        f"{ROUNDS}/running.py",
+        "if round_.has_left(member.index):",
+        "if False:",
+    ),
+    Defect(
+        "the count of a failure dies with its leader",
+        "ours: those that go on had the count of the round's beginning",
+        f"{AGENT}/session.py",
+        "hello = replace(hello, restarts=shrink.restarts, past_failures=shrink.past_failures)",
+        "pass",
+    ),
+    Defect(
+        "a round goes on without rank 0",
+        "ours: its agent hosts the store in which the others agree",
+        f"{ROUNDS}/shrink.py",
+        "if round_.ranks[0] == lost.index:",
+        "if False:",
+    ),
+    Defect(
+        "a round goes on with too few members",
+        "ours: minReplicas would mean nothing",
+        f"{ROUNDS}/shrink.py",
+        "if len(phase.round.present) <= state.policy.min_members:",
+        "if False:",
+    ),
+    Defect(
+        "those that go on hear of the last loss alone",
+        "ours: ranks that left before would be awaited again",
+        f"{ROUNDS}/shrink.py",
+        "members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]",
+        "members, ends = (max(round_.left),), [0, *accumulate(round_.nprocs)]",
+    ),
 ]
 
 

@@ -311,14 +311,28 @@ def _stop_older_members(transition: Transition, id_: RoundId) -> None:
 
 
 def _learn_left(transition: Transition, message: Hello) -> None:
-    """Take over from a member that others have left their round, and end the workers of these."""
-    phase = transition.state.phase
-    if not isinstance(phase, Running) or not (new := set(message.left) - phase.round.left):
+    """Take over from a member that others have left their round, and end the workers of these.
+
+    Their failures are among the restarts that this member reports.
+    """
+    phase, known = transition.state.phase, transition.state.round
+    if known is None or not (new := set(message.left) - known.left):
         return
-    round_ = replace(phase.round, left=phase.round.left | new)
-    transition.update(replace(phase, round=round_))
-    for rank in sorted(new):
-        index = round_.ranks[rank] if rank < len(round_.ranks) else None
+    round_ = replace(known, left=known.left | new)
+    gone = {round_.ranks[rank] for rank in new if rank < len(round_.ranks)}
+    match phase:
+        case Running():
+            transition.update(replace(phase, round=round_))
+        case Rendezvous():
+            failures = tuple(failure for failure in phase.failures if failure.index not in gone)
+            transition.update(replace(phase, last_round=round_, failures=failures))
+        case Stalled():
+            transition.update(replace(phase, last_round=round_))
+        case Waiting() | Ended():
+            return
+        case _:
+            assert_never(phase)
+    for index in gone:
         member = None if index is None else transition.state.members.get(index)
         if member is not None and member.port is None:
             transition.send(member, Restart(round_.id, f"the others go on in round {round_.id} without {member.pod}"))
@@ -340,6 +354,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
     phase = transition.state.phase
     if not isinstance(phase, Running):
         _fill_rank(transition, member, message)
+        _learn_left(transition, message)
         rendezvous.end_workers(transition, member, known.id)
         return
     holder = known.ranks[message.rank]
