@@ -118,6 +118,7 @@ def reference(participants: Sequence[Sequence[int]]) -> list[float]:
 
 def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Script, results: Any) -> None:
     """Be one rank."""
+    losses = [*losses]
     os.environ.update(env, RANK=str(rank))
     torch.set_num_threads(1)
     try:
@@ -174,7 +175,8 @@ def play(size: int, losses: Sequence[Loss], script: Script = train) -> Run:
     """Run a training of so many ranks, of which some are lost."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     servers = [ShrinkServer(1) for _ in range(size)]
-    context = get_context("fork")
+    context = get_context("forkserver")  # this process has threads
+    context.set_forkserver_preload(["torch", "torch._dynamo", __name__])
     pipes, processes = [], []
     for rank in range(size):
         here, there = context.Pipe(duplex=False)

@@ -1,6 +1,7 @@
 """Ranks go on without a lost one: what they compute is what the ranks that took part would have computed alone."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -68,7 +69,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
 def test_models_with_other_options(options: dict[str, object], moment: str) -> None:
-    check(play(SIZE, [Loss(1, 6, moment)], lambda rank: train(rank, **options)), 1)
+    check(play(SIZE, [Loss(1, 6, moment)], partial(train, **options)), 1)
 
 
 def normalizing(rank: int) -> tuple[list[int], list[float], float]:

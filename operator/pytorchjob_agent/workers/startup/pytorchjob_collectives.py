@@ -71,6 +71,8 @@ class _Hooks:
         self._recorder, self._own_time = recorder, own_time
         optimizer: Any = import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._step)
+        self._numbers: list[tuple[str, list[int | None]]] = []
+        """For each hooked group its name, and the number that its record has now."""
         self._compiling = import_module("torch.compiler").is_compiling
 
     def add(self, group: Any) -> None:
@@ -78,21 +80,28 @@ class _Hooks:
         if group.size() < 2:
             return
         recorder, own_time = self._recorder, self._own_time
-        number = None if recorder is None else recorder.add(_name(group))
+        number = [None if recorder is None else recorder.add(_name(group))]
+        self._numbers.append((_name(group), number))
         if own_time is not None and not any(device.type == "cpu" for device in group._device_types):
             own_time = None
-        if number is None and own_time is None:
+        if number[0] is None and own_time is None:
             return
 
         def begin(args: Any) -> None:
-            if number is not None and recorder is not None:
+            if number[0] is not None and recorder is not None:
                 with contextlib.suppress(Exception):
-                    recorder.begin(number, args)
+                    recorder.begin(number[0], args)
             if own_time is not None:
                 own_time.begin(args)
 
         group.register_pre_hook(_HOOK, begin)
         atexit.register(_unhook, weakref.ref(group))
+
+    def change(self, change: int) -> None:
+        """Count the collectives of all groups anew: ranks that go on without a lost one have begun unequal numbers."""
+        for name, number in self._numbers:
+            if self._recorder is not None and number[0] is not None:
+                number[0] = self._recorder.add(f"{name} after change {change}")
 
     def _step(self, *_: Any) -> None:
         if self._compiling():
@@ -185,20 +194,28 @@ def register() -> bool:
     return True
 
 
+_made: list[_Hooks] = []
+
+
+def change(number: int) -> None:
+    """Count all collectives anew: the default group goes on without a lost rank."""
+    for hooks in _made:
+        hooks.change(number)
+
+
 def _watch(module: Any) -> None:
     """Hook each process group that this module creates."""
     create = getattr(module, _CREATES, None)
     if create is None or not hasattr(module.ProcessGroup, "register_pre_hook"):
         return
-    made: list[_Hooks] = []
 
     def creates(*args: Any, **options: Any) -> Any:
         result = create(*args, **options)
         try:
-            if not made:
-                made.append(_hooks(module.Work))
+            if not _made:
+                _made.append(_hooks(module.Work))
             if isinstance(result[0], module.ProcessGroup):
-                made[0].add(result[0])
+                _made[0].add(result[0])
         except Exception as error:  # training goes on without it
             print(f"pytorchjob-agent: the rank's collectives are not measured: {error}", file=sys.stderr)
         return result

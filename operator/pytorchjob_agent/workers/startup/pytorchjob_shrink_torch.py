@@ -18,6 +18,7 @@ from typing import Any
 
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
+_collectives: Any = import_module(f"{_BESIDE}pytorchjob_collectives")
 _shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
 _PACKAGE, _C10D, _DDP = "torch.distributed", "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 _SAMPLE = 4096
@@ -47,6 +48,7 @@ class _Default:
         self._sockets = sockets
         self._flag = self._torch.ones(1, dtype=self._torch.int32)
         self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
+        self.operations.on_change = _collectives.change
         if not hasattr(self.c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
             self.operations.tell(problem="TorchTooOld")
         elif [device.type for device in group._device_types] != ["cpu"] and group.name() != "gloo":
