@@ -209,3 +209,16 @@ def test_another_leader_learns_who_has_left() -> None:
 def test_the_report_says_whether_a_loss_would_restart_all(beat: dict[str, Any], found: ShrinkState) -> None:
     job = surviving(beat=beat)
     assert summarize(job.state, job.now).survive is found
+
+
+def test_a_round_that_has_just_begun_loses_nobody() -> None:
+    """Its members may not have heard of it yet; what they said of the round before is void."""
+    job = surviving()
+    job.fails(0)
+    for index in range(3):
+        job.joins(index)
+    assert job.runs
+    job.says(1, Draining(10.0, ""))
+    assert not job.runs
+    assert why_not(job) == ShrinkState.FIRST_RANK
+    assert job.events[-1].endswith(ShrinkState.NOT_READY) or ShrinkState.NOT_READY in "".join(job.events)

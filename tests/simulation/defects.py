@@ -302,6 +302,13 @@ DEFECTS = [
         "members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]",
         "members, ends = (max(round_.left),), [0, *accumulate(round_.nprocs)]",
     ),
+    Defect(
+        "a round that has just begun goes on without a member",
+        "ours: the others dropped the word about a round that they had not begun yet, and waited",
+        f"{ROUNDS}/formation.py",
+        'answered=0, saves=0, shrinks="", peer_heard_at=None',
+        "answered=0, saves=0, peer_heard_at=None",
+    ),
 ]
 
 

@@ -111,7 +111,7 @@ def _start(transition: Transition, chosen: Sequence[Member]) -> None:
     """The chosen members wait no longer; what they reported in the last round is void."""
     started = {
         member.index: replace(
-            member, port=None, done=False, done_at=None, step=None, answered=0, saves=0, peer_heard_at=None
+            member, port=None, done=False, done_at=None, step=None, answered=0, saves=0, shrinks="", peer_heard_at=None
         )
         for member in chosen
     }
