@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId, Shrink
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
+from pytorchjob_agent.rendezvous.decide import Workers
 from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
 from pytorchjob_operator.plan.elastic import STATUS_DELAY
@@ -105,6 +106,8 @@ class Checks:
     def _shrink(self, agent: "Agent", shrink: Shrink) -> None:
         """A round goes on without members, as its leader says; all that remain hear the same."""
         assert agent.assigned is not None
+        if agent.assigned.round > shrink.round:
+            return  # its members have agreed on another one meanwhile
         assert agent.assigned.round == shrink.round, f"{agent} hears of a change of {shrink.round}, which it is not in"
         own = agent.assigned.rank in shrink.members
         assert not (own and agent.workers and not agent.stopping), f"{agent} trains, and hears that it has left"
@@ -303,6 +306,8 @@ class Checks:
         if len(agents) != self.sizes.get(id_, 0) - len(left):
             return False
         if any(agent.dead or agent.deleted for agent in agents):
+            return False
+        if any(agent.workers.state in (Workers.FAILED, Workers.HANG) for agent in agents if agent.workers):
             return False
         if any(agent.workers.left != left or agent.workers.held for agent in agents if agent.workers):
             return False

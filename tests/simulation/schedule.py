@@ -29,6 +29,8 @@ from .world import World
 TURN_SECONDS = 12.0
 """How long a schedule waits for a round to end or to begin: longer than the lease and than a group takes to stop."""
 TURN_STEP = 0.02
+SURVIVING = 5
+"""In one of this number of schedules a round loses members without which its workers go on."""
 THREATENED = 7
 """In one of this number of schedules pods are threatened now and then, and the workers save while they train on."""
 
@@ -61,7 +63,7 @@ def run(seed: int, log: Callable[[str], None] | None = None) -> Failure | None:
 def observe(seed: int, log: Callable[[str], None] | None = None) -> tuple[Failure | None, Counter[str]]:
     """Run one schedule; return what was wrong, and how often each thing happened."""
     course = Course(Random(seed), log, threats=Random(seed) if seed % THREATENED == 1 else None)
-    kind = course.random.choices(list(KINDS), list(KINDS.values()))[0]
+    kind = _survivors if seed % SURVIVING == 3 else course.random.choices(list(KINDS), list(KINDS.values()))[0]
     course.events[f"schedule: {kind.__name__.strip('_')}"] += 1
     try:
         kind(course)
@@ -70,14 +72,14 @@ def observe(seed: int, log: Callable[[str], None] | None = None) -> tuple[Failur
     return None, course.events
 
 
-def _world(course: Course, restarts: tuple[int | None, ...]) -> World:
+def _world(course: Course, restarts: tuple[int | None, ...], *, survives: bool = False) -> World:
     random = course.random
     nprocs = [random.choice((1, 1, 2, 4)) for _ in range(random.choice((2, 2, 3, 3, 4, 5)))]
     most = random.randint(2, len(nprocs))
-    elastic = random.random() < 0.5
+    elastic = random.random() < 0.5 or survives
     least = random.randint(1, most) if elastic else most
     policy = Policy(least, most, max_restarts=random.choice(restarts), last_call_timeout=random.choice((3.0, 30.0)))
-    policy = replace(policy, survive=elastic and sum(nprocs) % 2 == 1, rejoin_within=10.0)
+    policy = replace(policy, survive=elastic and (survives or sum(nprocs) % 2 == 1), rejoin_within=10.0)
     world = World(random, policy, nprocs if elastic else nprocs[:most], course.log)
     world.events = course.events
     if course.threats is not None:
@@ -140,6 +142,24 @@ def _islands(course: Course) -> None:
     for _ in range(random.choice((0, 0, 1, 2))):
         world.clock.run(world.clock.now + 40.0 * random.random())
         fault(world, random, random.choice(random.choice((ENDINGS, LEADERS))))
+    at_work_again(world)
+
+
+def _survivors(course: Course) -> None:
+    """Workers go on without members that are lost one after the other, and other faults meet that."""
+    world, random = _world(course, (None,), survives=True), course.random
+    world.delay = random.choice((0.03, 0.03, 0.3, 1.0))
+    settle(world, 40.0, 0.0)
+    for _ in range(random.choice((1, 2, 3))):
+        world.clock.run(world.clock.now + 2.0 * random.random())
+        working = [agent for index, agent in sorted(world.agents.items()) if agent.workers is not None and index]
+        if working and random.random() < 0.7:
+            random.choice(working).fail()
+        else:
+            fault(world, random, random.choice(ENDINGS))
+        for _ in range(random.choice((0, 1, 1, 2))):
+            world.clock.run(world.clock.now + 4.0 * random.random() ** 3)
+            fault(world, random, random.choice(random.choice((APART, LEADERS, ENDINGS))))
     at_work_again(world)
 
 

@@ -253,14 +253,21 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         if not isinstance(transition.state.phase, Running):  # its hello said that it has no workers
             rendezvous.end_workers(transition, member, round_.id)
         return
-    if round_ is None or not round_.has(member.index) or not message.round.follows(round_.id):
+    if round_ is None or member.index not in round_.ranks or not message.round.follows(round_.id):
         _resumed_too_late(transition, member, message)
         return
     past = PastRestart(  # members agree only after a failure or a request to save; they count both as a restart
         transition.now, TrainingReason.WORKER_FAILED, message.reason, True, step=budget.reached_step(transition.state)
     )
-    agreed = replace(
-        round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
+    agreed = replace(  # a member that has left the round before is in it again
+        round_,
+        id=message.round,
+        started_at=transition.now,
+        world_size=sum(round_.nprocs),
+        adopted=True,
+        first_step=None,
+        done=frozenset(),
+        left=frozenset(),
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
     transition.state = replace(
