@@ -113,6 +113,8 @@ class Report:
     silent: tuple[SilentPod, ...] = ()
     stragglers: tuple[SlowRank, ...] | None = None
     """The ranks that are slower than the others. None: the round is not measured, or not yet."""
+    without: tuple[str, ...] = ()
+    """Pods without which the running round goes on."""
     survive: ShrinkState = ShrinkState.OFF
     """READY if the workers would go on without a lost pod, or why not."""
     ledger: Ledger | None = None

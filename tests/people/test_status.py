@@ -12,8 +12,10 @@ from pytorchjob.cluster import gather
 from pytorchjob.cluster.api import LogRequest
 from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError
 from pytorchjob.cluster.last_lines import read_last_lines
+from pytorchjob.view import survival
 from pytorchjob.view.job_view import JobView, make_job_view
 from pytorchjob.view.state import State
+from pytorchjob_agent.contract.reasons import ShrinkState
 from tests.people import seeds
 from tests.people.fake_cluster import NOW, FakeCluster, an_event, timestamp
 from tests.people.faults import Part
@@ -392,6 +394,27 @@ def test_the_screen() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("elastic", "line"),
+    [
+        pytest.param({"without": ["train-worker-1"]}, "Without:   train-worker-1, until", id="a pod has left"),
+        pytest.param({"survive": "Ready"}, "Survives:  the others go on without a lost pod", id="it would go on"),
+        pytest.param({"survive": "SeveralGroups"}, "has process groups besides", id="it would not, and why"),
+        pytest.param({"survive": "Unheard"}, "all workers restart after a loss: Unheard", id="a newer word"),
+    ],
+)
+def test_the_screen_says_what_a_loss_does(elastic: dict[str, Any], line: str) -> None:
+    shown = {"elastic": {**ROUND["elastic"], **elastic}}
+    assert line in status(seeds.cluster_with(job(RUNNING, status=shown), *ALL)).output
+
+
+@pytest.mark.parametrize("code", list(ShrinkState))
+def test_each_reason_has_words(code: ShrinkState) -> None:
+    """Those that are known only after a loss are in the event alone."""
+    after = {ShrinkState.FIRST_RANK, ShrinkState.SAVES, ShrinkState.UNCLEAR, ShrinkState.POLICY, ShrinkState.OFF}
+    assert (code.value in survival.words(code.value)) == (code in after)
+
+
 def test_a_large_job_shows_the_pods_that_do_not_run() -> None:
     many = [pod(f"train-worker-{index}") for index in range(99)]
     cluster = seeds.cluster_with(job(RUNNING, workers=100), pod(MASTER), *many)
@@ -421,6 +444,8 @@ def test_the_view_as_data(form: str, read: Any) -> None:
         "windowSeconds": None,
         "lastRestartAt": None,
         "lastRestart": "",
+        "without": [],
+        "survive": "",
     }
 
 

@@ -59,6 +59,11 @@ def _round(round_: RoundView, now: datetime) -> Iterator[StyledLine]:
         else "no round yet"
     )
     yield StyledLine(f"Round:     {round_.id or '-'}: {size}{_inside(round_)}")
+    if round_.without:
+        names = ", ".join(round_.without[:3])
+        yield StyledLine(f"Without:   {names}, until the script's next save")
+    if round_.survive:
+        yield StyledLine(f"Survives:  {round_.survive}")
     if round_.last_restart:
         when = f"{_age(round_.last_restart_at, now)} ago, " if round_.last_restart_at else ""
         yield StyledLine(f"Restarted: {when}{round_.last_restart}")

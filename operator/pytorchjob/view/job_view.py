@@ -1,11 +1,11 @@
 """The screen of a job as a value: `make_job_view(seen)`. Printers turn it into text or JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from pytorchjob.view import advice, history, reading, restarts, rows, state
+from pytorchjob.view import advice, history, reading, restarts, rows, state, survival
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.causes.table import diagnose
 from pytorchjob.view.history import Happened
@@ -31,6 +31,10 @@ class RoundView:
     """The time within which they count; None: over the job's life."""
     last_restart_at: datetime | None
     last_restart: str
+    without: Sequence[str]
+    """Pods without which the workers have gone on."""
+    survive: str
+    """What follows from the loss of a pod, in a clause; empty: a new round, as `spec.agent.survive` is Off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ def _round(seen: Seen) -> RoundView | None:
         window_seconds=restarts.window(seen),
         last_restart_at=read_time(last.get("time")),
         last_restart=reading.line_of(words),
+        without=tuple(str(pod) for pod in elastic.get("without") or ()),
+        survive=survival.words(elastic.get("survive")),
     )
 
 

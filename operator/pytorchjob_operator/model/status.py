@@ -184,6 +184,11 @@ class ElasticStatus(Model):
         description="Restarts of workers inside their pods after failures, over the job's life. A change of the members"
         " does not count. Counts against elasticPolicy.maxRestarts. Unset: no restarts.",
     )
+    without: Annotated[tuple[Text, ...], Field(max_length=1000)] | None = Field(
+        default=None,
+        description="Pods without which the round goes on. Their successors join at the script's next save."
+        " Unset: none.",
+    )
     survive: Annotated[str, Field(max_length=32)] | None = Field(
         default=None,
         description="Ready if the workers would go on without a lost pod, or in one word why a new round would begin."

@@ -152,6 +152,7 @@ def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: date
         members=report.members,
         world_size=report.world or before.world_size,
         restarts=count or None,
+        without=report.without or None,
         survive=None if report.survive is ShrinkState.OFF else report.survive,
         last_restart=_last_restart(before.last_restart, report.last_restart, now),
     )

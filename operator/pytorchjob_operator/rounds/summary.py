@@ -34,8 +34,16 @@ def summarize(state: JobState, now: float) -> Report:
         spares=len(waiting) if running else 0,
         silent=_silent(state, now),
         stragglers=stragglers.report(state, now),
+        without=_without(state) if running else (),
         survive=shrink.outlook(state),
     )
+
+
+def _without(state: JobState) -> tuple[str, ...]:
+    """Return the pods that have left the round."""
+    left = [] if state.round is None else sorted(state.round.left)
+    indices = [state.round.ranks[rank] for rank in left] if state.round is not None else []
+    return tuple(state.pod_name(index) for index in indices if index is not None)
 
 
 def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
