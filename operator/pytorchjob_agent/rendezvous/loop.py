@@ -47,6 +47,8 @@ _SPARE_SECONDS = 5.0
 """Of the grace period, what is kept for the end of the agent itself."""
 _DUMP_SECONDS = 1.0
 """How long hanging workers are left alone, so that the stacks of the others show where those wait."""
+_ENDED_SECONDS = 0.002
+"""How long the loop sleeps until it asks again for the exit code of a worker that has ended."""
 _BUSY_SECONDS, _AWAY_SECONDS = 0.05, 0.25
 """How long the loop sleeps at most while something is about to happen, and without the coordinator."""
 
@@ -229,7 +231,9 @@ class ElasticAgent(LocalElasticAgent):
             return _AWAY_SECONDS
         if self._wakeup.watches or self._result.state is not WorkerState.HEALTHY:
             return self._workers.pause(time.monotonic())
-        return min(self._worker_group.spec.monitor_interval, _BUSY_SECONDS)
+        return (
+            _ENDED_SECONDS if self._wakeup.just_ended else min(self._worker_group.spec.monitor_interval, _BUSY_SECONDS)
+        )
 
     def _check_workers(self, group: WorkerGroup, now: float) -> Workers:
         if self._result.state is WorkerState.HEALTHY:
@@ -312,6 +316,7 @@ class ElasticAgent(LocalElasticAgent):
                 failure_messages.message(assigned, own, waits=waits, idle=idle, places=at, positions=positions)
             )
             time.sleep(_DUMP_SECONDS)
+        self._report_killed(group)
         self._kill()
         if self._verdict is None:
             own = failure_messages.explain(self._result.failures, group, self._killed, self._tools.logs)
@@ -337,6 +342,17 @@ class ElasticAgent(LocalElasticAgent):
             return True
         self._open(group, failed, by_members=step.by_members)
         return False
+
+    def _report_killed(self, group: WorkerGroup) -> None:
+        """Report the end of a pod's only worker by a signal at once: nothing that it printed explains it better.
+
+        The report is repeated with the request to join; the coordinator knows it then.
+        """
+        ends = [failed.exitcode for failed in self._result.failures.values()]
+        if self._verdict is None and len(group.workers) == 1 and ends and ends[0] < 0:
+            own = failure_messages.explain(self._result.failures, group, (), self._tools.logs)
+            failed = failure_messages.message(self._assigned(), own, age=self._wakeup.age())
+            self._membership.client.send(failed)
 
     def _shrink(self, reason: str) -> None:
         """Let the workers go on without the members that have left."""

@@ -45,6 +45,11 @@ class Wakeup:
         return time.monotonic() - self.ended_at if self.ended_at else 0.0
 
     @property
+    def just_ended(self) -> bool:
+        """Whether a worker has ended just now: torch knows its exit code in a moment."""
+        return bool(self.ended_at) and time.monotonic() - self.ended_at <= _SOON_SECONDS
+
+    @property
     def watches(self) -> bool:
         """Whether the end of a worker ends the sleep, and no worker has ended just now."""
         return bool(self._pidfds) and time.monotonic() - self.ended_at > _SOON_SECONDS

@@ -1,0 +1,44 @@
+"""A training with DistributedDataParallel that prints how long each step took, for `benchmarks/survivors`.
+
+It knows nothing of this project. Rank 0 saves when the benchmark writes a file, and all end when it writes another one.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+FOLDER, WIDTH, DEPTH = Path(os.environ["FOLDER"]), int(os.environ["WIDTH"]), int(os.environ["DEPTH"])
+BATCH, STEPS = int(os.environ["BATCH"]), int(os.environ["STEPS"])
+SAVE, STOP, SAVED = FOLDER / "save", FOLDER / "stop", FOLDER / "saved.pt"
+
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(DEPTH)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+step = 0
+if SAVED.exists():
+    state = torch.load(SAVED)
+    model.load_state_dict(state["model"])
+    step = state["step"]
+ddp = DistributedDataParallel(model)
+print(f"rank {rank} begins at step {step + 1}, pid {os.getpid()}", flush=True)
+last = time.perf_counter()
+while step < STEPS and not STOP.exists():
+    step += 1
+    batch = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(1000 * step + rank))
+    optimizer.zero_grad()
+    ddp(batch).square().mean().backward()
+    optimizer.step()
+    now = time.perf_counter()
+    print(f"step {step} of {dist.get_world_size()} took {1000 * (now - last):.3f} ms", flush=True)
+    if rank == 0 and SAVE.exists():
+        SAVE.unlink()
+        torch.save({"step": step, "model": model.state_dict()}, SAVED.with_suffix(".part"))
+        SAVED.with_suffix(".part").replace(SAVED)
+    last = time.perf_counter()
+os._exit(0)

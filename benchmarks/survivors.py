@@ -1,0 +1,183 @@
+"""`python -m benchmarks.survivors kills|cost|table`: workers that go on without a lost one (`spec.agent.survive`).
+
+Real agents, workers and a real coordinator on this machine, without a cluster. A kill is SIGKILL of a random worker but
+rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of the killed process in it:
+the kernel frees its memory before it closes its connections.
+"""
+
+import json
+import os
+import platform
+import random
+import re
+import select
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
+from pytorchjob_operator.rounds.values import Policy
+from tests.agent.rendezvous.conftest import Job, Pod, led
+from tests.waiting import until
+
+OUT = Path(__file__).with_suffix(".jsonl")
+SCRIPT = Path(__file__).with_name("surviving_script.py")
+README = Path(__file__).with_name("survivors.md")
+MARKS = "<!-- begin: survivors.jsonl, written by python -m benchmarks.survivors table -->", "<!-- end -->"
+_STEP = re.compile(r"step (\d+) of (\d+) took ([\d.]+) ms")
+_MILLION = {1: (256, 16, 64), 25: (1024, 24, 16), 100: (2048, 24, 16)}
+"""Width, depth and batch of a model with so many million parameters."""
+
+
+@click.group()
+def cli() -> None:
+    """Measure how long training stands still when a worker is killed."""
+
+
+@contextmanager
+def _job(size: int, survive: bool, env: Mapping[str, str]) -> Iterator[tuple[Job, list[Pod], Path]]:
+    with tempfile.TemporaryDirectory() as name, led(Path(name)) as job:
+        job.policy = Policy(1, size, survive=survive, early_errors=1_000_000)  # kills follow each other quickly
+        job.expect(*range(size))
+        given = {"PET_NNODES": f"1:{size}", "FOLDER": name, "STEPS": "1000000", "PYTORCHJOB_START_MODE": "warm", **env}
+        if survive:
+            given["PYTORCHJOB_SURVIVE"] = "auto"
+        command = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(SCRIPT))
+        pods = [job.start(index, command=command, **given) for index in range(size)]
+        yield job, pods, Path(name)
+
+
+def _steps(pod: Pod) -> list[tuple[int, int, float]]:
+    return [(int(step), int(size), float(took)) for step, size, took in _STEP.findall(pod.text())]
+
+
+@cli.command()
+@click.option("--size", default=3, show_default=True, help="Workers, one in each pod.")
+@click.option("--kills", default=200, show_default=True, help="How many kills shall be on record for this size.")
+@click.option("--million", default=1, show_default=True, type=click.Choice([*map(str, _MILLION)]))
+def kills(size: int, kills: int, million: str) -> None:
+    """Kill a worker again and again; it comes back at a save each time."""
+    width, depth, batch = _MILLION[int(million)]
+    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch)}
+    kept = [each for each in _load() if (each["what"], each["size"], each["million"]) == ("kill", size, int(million))]
+    with _job(size, True, env) as (job, pods, folder):
+        for number in range(len(kept), kills):
+            until(lambda: job.report().survive is ShrinkState.READY, 60)
+            time.sleep(random.uniform(0.1, 0.9))
+            found = _kill(job, pods, random.randrange(1, size))
+            _keep({"what": "kill", "size": size, "million": int(million), **found})
+            click.echo(f"{number + 1} of {kills}: {found}")
+            round_ = job.report().round
+            (folder / "save").touch()
+            until(lambda known=round_: job.report().round != known, 60)
+        (folder / "stop").touch()
+
+
+def _kill(job: Job, pods: Sequence[Pod], lost: int) -> dict[str, Any]:
+    """Kill a worker; return how long the others stood still, and what they did again."""
+    others = [pod for pod in pods if pod.index != lost]
+    for pod in pods:
+        pod.forget()
+    until(lambda: all(len(_steps(pod)) > 20 for pod in others), 60)
+    pid = [int(pid) for pid in re.findall(r"pid (\d+)", pods[lost].output.read_text())][-1]
+    opened = os.pidfd_open(pid)
+    events, began = len(job.events), time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    select.select([opened], [], [])
+    ended = time.monotonic() - began
+    os.close(opened)
+    smaller = len(others)
+    until(lambda: all(sum(size == smaller for _, size, _ in _steps(pod)) > 20 for pod in others), 60)
+    steps = [_steps(pod) for pod in others]
+    numbers = [[step for step, _, _ in each] for each in steps]
+    return {
+        "lost": lost,
+        "longest": [max(took for _, _, took in each) for each in steps],
+        "median": statistics.median(took for each in steps for _, _, took in each),
+        "process_end": 1000 * ended,
+        "repeated": sum(len(each) - len(set(each)) for each in numbers),
+        "restarted": sum(event.reason is TrainingReason.ROUND_STARTED for event in job.events[events:]),
+    }
+
+
+@cli.command()
+@click.option("--million", default="1", show_default=True, type=click.Choice([*map(str, _MILLION)]))
+@click.option("--seconds", default=20.0, show_default=True, help="How long each turn measures.")
+@click.option("--turns", default=5, show_default=True)
+def cost(million: str, seconds: float, turns: int) -> None:
+    """Steps with the field and without it, in turns."""
+    width, depth, batch = _MILLION[int(million)]
+    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch)}
+    for turn in range(turns):
+        found = {}
+        for survive in (True, False) if turn % 2 else (False, True):
+            with _job(3, survive, env) as (_, pods, folder):
+                until(lambda pods=pods: all(len(_steps(pod)) > 5 for pod in pods), 120)
+                for pod in pods:
+                    pod.forget()
+                time.sleep(seconds)
+                (folder / "stop").touch()
+                found["with" if survive else "without"] = statistics.median(
+                    took for pod in pods for _, _, took in _steps(pod)
+                )
+        _keep({"what": "cost", "size": 3, "million": int(million), **found})
+        click.echo(f"{million} million: {found}, ratio {found['with'] / found['without']:.3f}")
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def _keep(found: Mapping[str, Any]) -> None:
+    line = {**found, "load": os.getloadavg()[0], "date": str(date.today()), "machine": _machine()}
+    with OUT.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _load() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
+
+
+def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| what | p50 | p95 | longest | end of the process (median) | usual step | steps repeated | rounds | n | machine, date |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for size, million in sorted({(each["size"], each["million"]) for each in found if each["what"] == "kill"}):
+        part = [each for each in found if (each["what"], each["size"], each["million"]) == ("kill", size, million)]
+        longest = sorted(took for each in part for took in each["longest"])
+        p95 = longest[min(int(0.95 * len(longest)), len(longest) - 1)]
+        end, usual = (statistics.median(each[key] for each in part) for key in ("process_end", "median"))
+        yield (
+            f"| {size} workers, {million} million parameters: longest step of a survivor | {statistics.median(longest):.0f} ms"
+            f" | {p95:.0f} ms | {longest[-1]:.0f} ms | {end:.0f} ms | {usual:.1f} ms"
+            f" | {sum(each['repeated'] for each in part)} | {sum(each['restarted'] for each in part)} | {len(part)} kills"
+            f" | {part[-1]['machine']}, {part[-1]['date']} |"
+        )
+    for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
+        part = [each for each in found if (each["what"], each["million"]) == ("cost", million)]
+        ratios = sorted(each["with"] / each["without"] for each in part)
+        usual = statistics.median(each["without"] for each in part)
+        yield (
+            f"| 3 workers, {million} million parameters: a step with the field, by one without | {statistics.median(ratios):.3f}"
+            f" | | {ratios[-1]:.3f} | | {usual:.1f} ms | | | {len(part)} turns | {part[-1]['machine']}, {part[-1]['date']} |"
+        )
+
+
+@cli.command()
+def table() -> None:
+    """Put the table of what is kept into survivors.md."""
+    text, (begin, end) = README.read_text(), MARKS
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    README.write_text("\n".join([before + begin, *_rows(_load()), end]) + after)
+
+
+if __name__ == "__main__":
+    cli(prog_name="python -m benchmarks.survivors")
