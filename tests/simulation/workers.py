@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 REAL, ECHO = "ValueError: bad batch", "DistNetworkError: Connection closed by peer"
-HOLD_SECONDS = 30.0
+HOLD_SECONDS = 10.0
 """How long workers that have lost a rank wait for the word of who goes on."""
 ECHO_TYPE = "torch.distributed.DistNetworkError"
 

@@ -21,8 +21,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.shrink.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
+from tests.waiting import until
 
 BEFORE, INSIDE, BEHIND = "before", "inside", "behind"
 CUT = "cut"
@@ -60,11 +62,14 @@ class Run:
     survivors: Sequence[Survivor]
     seconds: Sequence[float]
     """For each rank that went on, how long it took from its error on."""
+    states: Sequence[ShrinkState]
+    """For each rank, what its agent has heard."""
     told: float = 0.0
     """Seconds from the end of the lost rank's process until the others were told."""
 
 
-Script = Callable[[int], tuple[list[int], list[float], float]]
+Result = tuple[list[int], list[float], float]
+Script = Callable[[int], Result]
 
 
 def model() -> Any:
@@ -171,8 +176,8 @@ def _arm(losses: list[Loss]) -> None:
     operations.run, operations._try = counted, tried
 
 
-def play(size: int, losses: Sequence[Loss], script: Script = train) -> Run:
-    """Run a training of so many ranks, of which some are lost."""
+def play(size: int, losses: Sequence[Loss], script: Script = train, without: int | None = None) -> Run:
+    """Run a training of so many ranks, of which some are lost; `without`: this one does not know its agent."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     servers = [ShrinkServer(1) for _ in range(size)]
     context = get_context("forkserver")  # this process has threads
@@ -186,7 +191,7 @@ def play(size: int, losses: Sequence[Loss], script: Script = train) -> Run:
             "MASTER_PORT": str(store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "GLOO_SOCKET_IFNAME": "lo",
-            pytorchjob_shrink.SHRINK: servers[rank].address,
+            pytorchjob_shrink.SHRINK: "" if rank == without else servers[rank].address,
         }
         process = context.Process(target=_rank, args=(rank, env, losses, script, there), daemon=True)
         process.start()
@@ -224,8 +229,11 @@ def _watch(servers: Sequence[ShrinkServer], pipes: Sequence[Any], processes: Seq
                 for other in alive:
                     servers[other].tell(number, alive)
                 told = max(told, time.monotonic() - ended)
+    for process in processes:
+        process.join(_SECONDS)
+    until(lambda: not any(server._workers for server in servers))  # all that they said is heard then
     seconds = [value for server in servers for value in server.seconds]
-    return Run([found[rank] for rank in sorted(found)], seconds, told)
+    return Run([found[rank] for rank in sorted(found)], seconds, [server.state for server in servers], told)
 
 
 def _read(pipe: Any) -> Any:

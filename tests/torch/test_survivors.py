@@ -6,9 +6,26 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.torch.survivors import BEFORE, BEHIND, CUT, INSIDE, Loss, Run, batch, model, play, reference, train
+from pytorchjob_agent.contract.reasons import ShrinkState
+from tests.torch.surviving_libraries import STEPS, with_accelerate, with_hugging_face, with_lightning
+from tests.torch.survivors import (
+    BEFORE,
+    BEHIND,
+    CUT,
+    INSIDE,
+    Loss,
+    Result,
+    Run,
+    Script,
+    batch,
+    model,
+    play,
+    reference,
+    train,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 SIZE = 3
@@ -72,7 +89,13 @@ def test_models_with_other_options(options: dict[str, object], moment: str) -> N
     check(play(SIZE, [Loss(1, 6, moment)], partial(train, **options)), 1)
 
 
-def normalizing(rank: int) -> tuple[list[int], list[float], float]:
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE])
+def test_a_model_that_looks_for_unused_parameters(moment: str) -> None:
+    """Behind the barrier torch reduces a map of them by itself, so that a loss there is a new round."""
+    check(play(SIZE, [Loss(1, 6, moment)], partial(train, find_unused_parameters=True)), 1)
+
+
+def normalizing(rank: int) -> Result:
     """A model with buffers, which rank 0 sends before each forward pass."""
     own = torch.nn.Sequential(model(), torch.nn.BatchNorm1d(4).double())
     ddp = DistributedDataParallel(own)
@@ -95,7 +118,70 @@ def test_buffers_are_sent_again(operation: int, moment: str) -> None:
     assert [each.sizes[-1] for each in run.survivors] == [2, 2]
 
 
-def accumulating(rank: int) -> tuple[list[int], list[float], float]:
+def with_a_group(rank: int) -> Result:
+    """A second process group, as FSDP and tensor parallelism make them."""
+    dist.new_group([0, 1, 2])
+    return train(rank)
+
+
+def with_a_hook(rank: int) -> Result:
+    """A communication hook of its own."""
+    own = model()
+    ddp = DistributedDataParallel(own)
+    ddp.register_comm_hook(None, default_hooks.allreduce_hook)
+    for step in range(12):
+        ddp(batch(step, rank)).square().mean().backward()
+    return [], [], 0.0
+
+
+def with_uneven_batches(rank: int) -> Result:
+    """Ranks with unequal numbers of batches, as `join` allows them."""
+    ddp = DistributedDataParallel(model())
+    with ddp.join():
+        for step in range(6 + rank):
+            ddp(batch(step, rank)).square().mean().backward()
+    return [6 + rank], [], 0.0
+
+
+def with_a_static_graph(rank: int) -> Result:
+    """A promise that each step uses the same parameters."""
+    return train(rank, static_graph=True)
+
+
+def catching(rank: int) -> Result:
+    """A script that catches the error of a collective, which it does not get to see."""
+    try:
+        return train(rank)
+    except RuntimeError:
+        return [-1], [], 0.0
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (with_a_group, ShrinkState.GROUPS),
+        (with_a_hook, ShrinkState.HOOK),
+        (with_uneven_batches, ShrinkState.MODEL),
+        (with_a_static_graph, ShrinkState.MODEL),
+    ],
+)
+def test_what_is_not_supported_runs_as_without_us_and_says_so(script: Script, why: ShrinkState) -> None:
+    run = play(SIZE, [], script)
+    assert [each.error for each in run.survivors] == [""] * SIZE
+    assert set(run.states) == {why}
+
+
+def test_a_script_that_catches_errors_sees_none() -> None:
+    check(play(SIZE, [Loss(1, 6, INSIDE)], catching), 1)
+
+
+def test_a_rank_without_an_agent_that_knows_it_keeps_all_from_it() -> None:
+    run = play(SIZE, [], train, without=1)
+    assert [each.error for each in run.survivors] == [""] * SIZE
+    assert [run.states[0], run.states[2]] == [ShrinkState.NOT_READY] * 2
+
+
+def accumulating(rank: int) -> Result:
     """Gradients of two batches are one step."""
     own = model()
     ddp = DistributedDataParallel(own)
@@ -126,3 +212,13 @@ def test_accumulated_gradients_are_repeated_whole() -> None:
     torch.testing.assert_close(
         torch.tensor(run.survivors[0].parameters, dtype=torch.float64), alone, rtol=1e-9, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("script", [with_accelerate, with_lightning, with_hugging_face])
+@pytest.mark.parametrize("operation", [4, 6])
+def test_scripts_of_libraries_go_on_as_they_are(script: Script, operation: int) -> None:
+    run = play(SIZE, [Loss(1, operation, INSIDE)], script)
+    assert [each.error for each in run.survivors] == ["", ""]
+    assert [len(each.sizes) for each in run.survivors] == [STEPS, STEPS]
+    assert [each.sizes[-1] for each in run.survivors] == [2, 2]
+    assert run.survivors[0].parameters == run.survivors[1].parameters

@@ -13,7 +13,7 @@ _WHY = {
     ShrinkState.BACKEND: "the default process group is not gloo's",
     ShrinkState.GROUPS: "the script has process groups besides the default one",
     ShrinkState.HOOK: "the script has registered a communication hook",
-    ShrinkState.MODEL: "the model has unused parameters, a static graph or mixed precision",
+    ShrinkState.MODEL: "the model has a static graph, uneven batches or mixed precision",
     ShrinkState.COMPILED: "torch.compile has traced through DistributedDataParallel",
     ShrinkState.OPERATION: "ranks were in operations that cannot be repeated",
     ShrinkState.UNEQUAL: "the parameters of the ranks differ",

@@ -101,7 +101,7 @@ class ShrinkState(StrEnum):
     HOOK = "CommunicationHook"
     """The script has registered a communication hook of its own."""
     MODEL = "ModelNotSupported"
-    """Its gradients cannot be reduced again: it has unused parameters, a static graph, or mixed precision."""
+    """Its gradients cannot be reduced again: it has a static graph, uneven batches, or mixed precision."""
     COMPILED = "ModelCompiled"
     """torch.compile has traced through DistributedDataParallel."""
     OPERATION = "OperationNotRepeatable"

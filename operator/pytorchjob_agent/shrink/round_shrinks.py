@@ -93,8 +93,12 @@ class ShrinkServer:
                 self._workers[rank], self._said[rank] = connection, {}
                 if self._change is not None:
                     _send(connection, self._change)
-            while line := lines.readline(_LONGEST):
-                self._hear(rank, json.loads(line))
+            try:
+                while line := lines.readline(_LONGEST):
+                    self._hear(rank, json.loads(line))
+            finally:
+                with self._lock:
+                    self._workers.pop(rank, None)
 
     def _hear(self, rank: int, what: Mapping[str, Any]) -> None:
         with self._lock:

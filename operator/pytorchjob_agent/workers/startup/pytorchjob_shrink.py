@@ -21,12 +21,18 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 SHRINK = "PYTORCHJOB_SHRINK"  # port and secret of the agent
-_HOLD_SECONDS = 30.0
-"""How long a rank that has lost another one waits for the agent's word. The coordinator notices a lost pod in 5 s."""
+_HOLD_SECONDS = 10.0
+"""How long a rank that has lost another one waits for the agent's word. The coordinator notices a lost pod in 5 s. If
+only a connection has broken, there is no such word, and a new round is the answer.
+"""
 _LOOK_SECONDS = 0.5
 """How often a rank that waits for the others looks for a later change."""
 _FORM_SECONDS = 5.0
 """How long all ranks, which are there, may take to form their group."""
+_SETTLE_SECONDS = 5.0
+"""How long rank 0 waits for all ranks, which have just made their group together."""
+_READY = "Ready"
+_DECIDED = "pytorchjob/shrink/decided"
 _LINE = 1024 * 1024
 
 
@@ -117,6 +123,12 @@ class Agent:
             self._changed.wait_for(lambda: self._refused or self._is_after(after), seconds)
             return self._change if self._is_after(after) else None
 
+    def close(self) -> None:
+        """End the connection."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
     def _is_after(self, number: int) -> bool:
         return self._change is not None and self._change.number > number
 
@@ -170,6 +182,23 @@ class Operations:
     def tell(self, **what: Any) -> None:
         """Tell the agent something."""
         self._agent.tell(**what)
+
+    def close(self) -> None:
+        """End the connection to the agent."""
+        self._agent.close()
+
+    def settle(self, problem: str, size: int) -> str:
+        """Return why the ranks of a group of this size do not go on by themselves, the same at all; empty: they do.
+
+        Rank 0 decides. A rank that does not write, such as one of an older pod, has no barriers: then no rank has any.
+        """
+        self._group.write(_able(self._group.rank), problem or _READY)
+        if self._group.rank == 0:
+            found = self._group.read([_able(rank) for rank in range(size)], _SETTLE_SECONDS)
+            problems = ["NotReady"] if found is None else [each for each in found if each != _READY]
+            self._group.write(_DECIDED, next(iter(problems), _READY))
+        decided = self._group.read([_DECIDED], 2 * _SETTLE_SECONDS)
+        return "NotReady" if decided is None else "" if decided[0] == _READY else decided[0]
 
     @property
     def stale(self) -> bool:
@@ -261,6 +290,10 @@ class Operations:
         self.size, self.unchecked = len(change.ranks), True
         self.on_change(change.number)
         return outcome
+
+
+def _able(rank: int) -> str:
+    return f"pytorchjob/shrink/able/{rank}"
 
 
 def _key(number: int, rank: int) -> str:

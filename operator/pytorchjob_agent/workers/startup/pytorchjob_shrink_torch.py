@@ -34,8 +34,10 @@ class _Default:
         self.c10d = module
         self._torch: Any = sys.modules["torch"]
         self.operations: Any = None
+        self.refused = ""
+        """Why the ranks cannot go on by themselves; empty: nothing speaks against it."""
         self.ready = False
-        """Whether the gradients of a model are operations."""
+        """Whether the gradients of a model are operations. Before, nothing is one."""
         self.all_reduce = module.all_reduce
         self._sockets: dict[int, str] = {}
         self._flag: Any = None
@@ -49,10 +51,13 @@ class _Default:
         self._flag = self._torch.ones(1, dtype=self._torch.int32)
         self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
         self.operations.on_change = _collectives.change
+        problem = ""
         if not hasattr(self.c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
-            self.operations.tell(problem="TorchTooOld")
-        elif [device.type for device in group._device_types] != ["cpu"] and group.name() != "gloo":
-            self.operations.tell(problem="BackendNotSupported")
+            problem = "TorchTooOld"
+        elif self.c10d.get_backend(group) != "gloo":
+            problem = "BackendNotSupported"
+        if decided := self.operations.settle(problem, group.size()):
+            self.refuse(decided)
 
     def _as_needed(self, group: Any) -> Any:
         c10d, store = self.c10d, self.c10d._get_default_store()
@@ -71,9 +76,8 @@ class _Default:
                 return None
             return [store.get(key).decode() for key in keys]
 
-        return _shrink.Group(
-            group.rank(), c10d._get_reconfigure_handle, form, store.set, read, self.barrier, self._leave
-        )
+        handle = getattr(c10d, "_get_reconfigure_handle", str)
+        return _shrink.Group(group.rank(), handle, form, store.set, read, self.barrier, self._leave)
 
     def _leave(self) -> None:
         leave(self._sockets)
@@ -85,13 +89,14 @@ class _Default:
 
     def refuse(self, problem: str) -> None:
         """Tell the agent why the ranks of this job cannot go on by themselves."""
+        self.refused = problem
         if self.operations is not None:
             self.operations.tell(problem=problem)
 
     def protects(self, group: Any, *, async_op: bool) -> bool:
         """Return whether a call for this group is an operation."""
         own = group is None or group is self.c10d.GroupMember.WORLD
-        return self.operations is not None and own and not async_op
+        return self.ready and own and not async_op
 
     def compare(self, parameters: Sequence[Any]) -> None:
         """Raise ShrinkError if a sample of the parameters differs between the ranks that go on."""
@@ -164,6 +169,7 @@ class _Gradients:
         self._default, self._size = default, model.process_group.size()
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._buckets: list[_Bucket] = []
+        self._model = model
         model.register_comm_hook(None, lambda _, bucket: self.reduce(bucket))  # torch reads annotations
 
     def reduce(self, bucket: Any) -> Any:
@@ -173,6 +179,10 @@ class _Gradients:
         operations = self._default.operations
         self._buckets.append(_Bucket(bucket))
         added = self._buckets[-1]
+        if self._model._join_config.enable:  # ranks that have no more batches do what torch does, and nothing besides
+            added.begin(self._default, operations.size or self._size)
+            done: Any = added.work.get_future()
+            return done.then(lambda future: future.value()[0])
         if not operations.stale and not operations.unchecked:  # the comparison comes first, at all ranks
             with suppress(RuntimeError):  # it begins again below
                 added.begin(self._default, operations.size or self._size)
@@ -354,8 +364,11 @@ def _hook_models(module: Any) -> None:
         if "_pytorchjob_gradients" not in self.__dict__ and _default and _default[0].operations is not None:
             problem = "ModelCompiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
             self.__dict__["_pytorchjob_gradients"] = None if problem else _Gradients(_default[0], self)
-            _default[0].ready = _default[0].ready or not problem
-            _default[0].operations.tell(**({"problem": problem} if problem else {"ready": True}))
+            if problem:
+                _default[0].refuse(problem)
+            else:
+                _default[0].ready = True
+                _default[0].operations.tell(ready=True)
         return prepare(self, *inputs, **options)
 
     module.DistributedDataParallel._pre_forward = pre_forward
@@ -367,7 +380,11 @@ def _problem(model: Any, default: _Default) -> str:
         return "SeveralGroups"
     if model._comm_hooks:
         return "CommunicationHook"
-    if model.find_unused_parameters or model.static_graph:
+    if default.refused:
+        return str(default.refused)
+    if model._join_config.enable:
+        return "ModelNotSupported"
+    if model.static_graph:
         return "ModelNotSupported"
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_all_params:
         return "ModelNotSupported"

@@ -1,0 +1,175 @@
+"""What a rank does about its operation after another one is lost; and its connection to the agent."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from pytorchjob_agent.contract.reasons import ShrinkState
+from pytorchjob_agent.shrink.round_shrinks import ShrinkServer
+from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
+    Agent,
+    Change,
+    Group,
+    Operations,
+    Outcome,
+    ShrinkError,
+    Standing,
+    agree,
+)
+from tests.waiting import until
+
+
+def at(finished: int, operation: str = "gradients", root: int = -1) -> Standing:
+    return Standing(finished, operation, root, "handle")
+
+
+@pytest.mark.parametrize(
+    ("standings", "outcomes"),
+    [
+        pytest.param({0: at(3), 2: at(3)}, {0: "repeat", 2: "repeat"}, id="nobody has passed the barrier"),
+        pytest.param({0: at(3), 2: at(2)}, {0: "repeat", 2: "take"}, id="one has passed it"),
+        pytest.param({0: at(3, "barrier"), 2: at(2)}, {0: "repeat", 2: "take"}, id="and is in another operation"),
+        pytest.param({1: at(0)}, {1: "repeat"}, id="alone"),
+        pytest.param({0: at(3, "b", 0), 1: at(3, "b", 0)}, {0: "repeat", 1: "repeat"}, id="the root is there"),
+        pytest.param({0: at(3), 1: at(2, "b", 2)}, {0: "repeat", 1: "take"}, id="a lost root, but the result is there"),
+    ],
+)
+def test_all_ranks_decide_the_same(standings: Mapping[int, Standing], outcomes: Mapping[int, str]) -> None:
+    assert {rank: agree(standings, rank) for rank in standings} == {
+        rank: Outcome(outcome) for rank, outcome in outcomes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("standings", "why"),
+    [
+        pytest.param({0: at(3), 2: at(1)}, "have finished 1 and 3", id="two apart"),
+        pytest.param({0: at(3), 2: at(3, "barrier")}, "different operations: barrier, gradients", id="mismatch"),
+        pytest.param({0: at(3), 1: at(2), 2: at(2, "barrier")}, "different operations", id="mismatch behind"),
+        pytest.param({0: at(3, "b", 1), 2: at(3, "b", 1)}, "input at rank 1, which is lost", id="a lost root"),
+        pytest.param({0: at(3, "b", 0), 2: at(3, "b", 2)}, "different operations", id="two roots"),
+    ],
+)
+def test_what_cannot_be_repeated(standings: Mapping[int, Standing], why: str) -> None:
+    for rank in standings:
+        with pytest.raises(ShrinkError, match=why):
+            agree(standings, rank)
+
+
+@pytest.fixture
+def server() -> Iterator[ShrinkServer]:
+    made = ShrinkServer(2)
+    yield made
+    made.close()
+
+
+Connect = Callable[..., Agent]
+
+
+@pytest.fixture
+def worker(server: ShrinkServer) -> Iterator[Connect]:
+    """Makes the connection of a rank."""
+    made: list[Agent] = []
+
+    def connect(rank: int, secret: str | None = None) -> Agent:
+        port, _, own = server.address.partition(":")
+        made.append(Agent(f"{port}:{own if secret is None else secret}", rank, lambda: None))
+        return made[-1]
+
+    yield connect
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def operations(server: ShrinkServer) -> Iterator[Callable[..., Operations]]:
+    """Makes the operations of rank 0 of a group in which everything works, but perhaps the barrier."""
+    made: list[Operations] = []
+
+    def make(barrier: Exception | None = None) -> Operations:
+        made.append(Operations(server.address, group(barrier)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_workers_are_ready_once_all_of_them_say_so(server: ShrinkServer, worker: Connect) -> None:
+    first, second = worker(0), worker(1)
+    first.tell(ready=True)
+    assert server.state is ShrinkState.NOT_READY
+    second.tell(ready=True)
+    until(lambda: server.state is ShrinkState.READY)
+    second.tell(problem=ShrinkState.GROUPS.value)
+    until(lambda: server.state is ShrinkState.GROUPS)
+
+
+def test_a_problem_of_a_newer_worker_is_no_readiness(server: ShrinkServer, worker: Connect) -> None:
+    for rank in (0, 1):
+        worker(rank).tell(ready=True, problem="Unheard")
+    until(lambda: len(server._said) == 2 and all(each.get("ready") for each in server._said.values()))
+    assert server.state is ShrinkState.NOT_READY
+
+
+def test_a_worker_hears_the_word_whenever_it_connects(server: ShrinkServer, worker: Connect) -> None:
+    early = worker(0)
+    until(lambda: 0 in server._workers)
+    server.tell(1, [0, 2])
+    assert early.wait(0, 10) == Change(1, (0, 2))
+    assert worker(2).wait(0, 10) == Change(1, (0, 2))
+    assert early.wait(1, 0.01) is None
+
+
+@pytest.mark.parametrize("secret", ["", "0" * 32, "é"])
+def test_only_workers_of_the_round_are_heard(server: ShrinkServer, worker: Connect, secret: str) -> None:
+    stranger = worker(0, secret)
+    stranger.tell(ready=True)
+    assert stranger.wait(0, 30) is None, "the connection has ended"
+    assert server._workers == {}
+
+
+@pytest.mark.timeout(30)
+def test_an_agent_that_goes_frees_its_workers(server: ShrinkServer, worker: Connect) -> None:
+    left = worker(0)
+    until(lambda: 0 in server._workers)
+    server.close()
+    assert left.wait(0, 60) is None
+
+
+def group(barrier: Exception | None = None) -> Group:
+    """A group of ranks 0 and 2 in which everything works, but the barrier."""
+
+    def fail() -> None:
+        if barrier is not None:
+            raise barrier
+
+    return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: None, fail, lambda: None)
+
+
+@pytest.mark.parametrize("error", [ValueError("shape"), RuntimeError("The size of tensor a must match")])
+def test_errors_of_the_script_reach_it_at_once(operations: Callable[..., Operations], error: Exception) -> None:
+
+    def attempt(_: bool) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        operations().run("all_reduce", attempt)
+    assert raised.value is error
+
+
+def test_without_a_word_the_error_of_the_connection_reaches_the_script(
+    server: ShrinkServer, operations: Callable[..., Operations]
+) -> None:
+    lost = operations(RuntimeError("[/x/gloo/transport/tcp/pair.cc:561] Connection closed by peer"))
+    until(lambda: 0 in server._workers)
+    server.close()
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        lost.run("barrier", lambda _: None)
+
+
+def test_an_operation_within_another_is_a_part_of_it(operations: Callable[..., Operations]) -> None:
+    own, done = operations(), list[str]()
+    own.run("outer", lambda _: own.run("inner", lambda _: done.append("inner")))
+    assert done == ["inner"]
+    assert own._finished == 1

@@ -1,0 +1,131 @@
+"""Defects of workers that go on without a lost one: who goes on, and what they do about their operation."""
+
+from collections.abc import Sequence
+
+from tests.planted import Planted
+
+SHRINK = "pytorchjob_operator/rounds/shrink.py"
+WORKER = "pytorchjob_agent/workers/startup/pytorchjob_shrink.py"
+TORCH = "pytorchjob_agent/workers/startup/pytorchjob_shrink_torch.py"
+AGENT = "pytorchjob_agent/shrink/round_shrinks.py"
+ROUNDS = ("tests/rounds/test_shrink.py",)
+RANKS = ("tests/agent/workers/startup/test_shrink.py",)
+REFERENCE = ("tests/torch/test_survivors.py",)
+WHY = "a wrong gradient is never an option"
+
+DEFECTS: Sequence[Planted] = [
+    Planted(
+        "a rank that saves is left behind",
+        WHY,
+        SHRINK,
+        "if lost.saves:",
+        "if False:",
+        ROUNDS,
+    ),
+    Planted(
+        "a rank that may have lost another one is left behind",
+        WHY,
+        SHRINK,
+        "(failure.hang or failure.also or doubt(failure.evidence))",
+        "(failure.hang or failure.also)",
+        ROUNDS,
+    ),
+    Planted(
+        "workers that cannot go on are told to",
+        WHY,
+        SHRINK,
+        "if member.shrinks != ShrinkState.READY:",
+        "if False:",
+        ROUNDS,
+    ),
+    Planted(
+        "a failure of a lost member is free",
+        WHY,
+        SHRINK,
+        "transition.state = replace(state, history=history, restarts=state.restarts + 1)",
+        "transition.state = replace(state, history=history)",
+        ROUNDS,
+    ),
+    Planted(
+        "the ranks of a member with several workers leave one by one",
+        WHY,
+        SHRINK,
+        "for rank in range(ends[each], ends[each + 1]))",
+        "for rank in range(ends[each], ends[each] + 1))",
+        ROUNDS,
+    ),
+    Planted(
+        "a rank that is behind repeats what another one has handed out",
+        WHY,
+        WORKER,
+        "return Outcome.REPEAT if standings[rank].finished == highest else Outcome.TAKE",
+        "return Outcome.REPEAT",
+        RANKS,
+    ),
+    Planted(
+        "ranks in different operations go on",
+        WHY,
+        WORKER,
+        "if len(there) > 1:",
+        "if False:",
+        RANKS,
+    ),
+    Planted(
+        "a broadcast is repeated without its root",
+        WHY,
+        WORKER,
+        "if repeats and root >= 0 and root not in standings:",
+        "if False:",
+        RANKS,
+    ),
+    Planted(
+        "an operation has no barrier",
+        WHY,
+        WORKER,
+        "            attempt(again)\n            self._group.barrier()",
+        "            attempt(again)",
+        REFERENCE,
+    ),
+    Planted(
+        "the average counts the lost rank",
+        WHY,
+        TORCH,
+        "        for each in buckets:\n            if again or each.work is None:\n                each.restore()\n"
+        "                each.begin(self._default, operations.size or self._size)",
+        "        for each in buckets:\n            if again or each.work is None:\n                each.restore()\n"
+        "                each.begin(self._default, self._size)",
+        REFERENCE,
+    ),
+    Planted(
+        "gradients are repeated from what was averaged before",
+        WHY,
+        TORCH,
+        "        for view, own in zip(self._views, self._gradients, strict=True):\n            view.copy_(own)",
+        "        return",
+        REFERENCE,
+    ),
+    Planted(
+        "gradients that are views of the bucket are not kept",
+        WHY,
+        TORCH,
+        "and gradient.data_ptr() != view.data_ptr()",
+        "and True",
+        REFERENCE,
+    ),
+    Planted(
+        "gradients begin before the comparison, at some ranks",
+        "gloo ended a process: received data size doesn't match expected size",
+        TORCH,
+        "if not operations.stale and not operations.unchecked:",
+        "if not operations.stale:",
+        REFERENCE,
+    ),
+    Planted(
+        "everybody is a worker of the round",
+        WHY,
+        AGENT,
+        'if not secrets.compare_digest(str(hello["secret"]), self._secret):',
+        "if False:",
+        RANKS,
+    ),
+]

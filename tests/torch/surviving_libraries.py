@@ -1,0 +1,101 @@
+"""Trainings as people write them with accelerate, Lightning and the Hugging Face Trainer; each knows nothing of us."""
+
+import os
+import tempfile
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.torch.survivors import batch, model
+
+STEPS = 10
+Result = tuple[list[int], list[float], float]
+
+
+def _values(own: Any) -> list[float]:
+    return list(torch.cat([each.detach().reshape(-1).double() for each in own.parameters()]).tolist())
+
+
+def with_accelerate(rank: int) -> Result:
+    """A loop with `accelerator.backward`, and a metric that is gathered in the end."""
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    own, sizes = model(), []
+    ddp, optimizer = accelerator.prepare(own, torch.optim.SGD(own.parameters(), lr=0.05))
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        accelerator.backward(ddp(batch(step, rank)).square().mean())
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+    return sizes, _values(own), 0.0
+
+
+def with_lightning(rank: int) -> Result:
+    """A LightningModule and a Trainer."""
+    import lightning
+    from torch.utils.data import DataLoader
+
+    sizes: list[int] = []
+
+    class Own(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = model()
+
+        def training_step(self, data: Any, _: int) -> Any:
+            return self.net(data).square().mean()
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            sizes.append(dist.get_world_size())
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    own = Own()
+    data = [batch(step, rank)[0] for step in range(8 * STEPS)]
+    size = int(os.environ["WORLD_SIZE"])
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        strategy="ddp",
+        devices=1,
+        num_nodes=size,
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    trainer.fit(own, DataLoader(data, batch_size=8))
+    return sizes, _values(own.net), 0.0
+
+
+def with_hugging_face(rank: int) -> Result:
+    """The Trainer of transformers, without a save."""
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    sizes: list[int] = []
+
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = model().float()
+
+        def forward(self, x: Any) -> dict[str, Any]:
+            return {"loss": self.net(x).square().mean()}
+
+    class Sizes(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            sizes.append(dist.get_world_size())
+
+    own = Own()
+    data = [{"x": batch(step, 0)[0].float()} for step in range(8 * STEPS * int(os.environ["WORLD_SIZE"]))]
+    with tempfile.TemporaryDirectory() as name:
+        arguments = TrainingArguments(
+            name, use_cpu=True, max_steps=STEPS, save_strategy="no", report_to=[], disable_tqdm=True, learning_rate=0.05
+        )
+        Trainer(model=own, args=arguments, train_dataset=data, callbacks=[Sizes()]).train()
+    del rank
+    return sizes, _values(own), 0.0
