@@ -1,8 +1,7 @@
-"""`python -m benchmarks.survivors kills|cost|table`: workers that go on without a lost one (`spec.agent.survive`).
+"""`python -m benchmarks.survivors kills|cost|table`: workers that go on without a lost one.
 
 Real agents, workers and a real coordinator on this machine, without a cluster. A kill is SIGKILL of a random worker but
-rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of the killed process in it:
-the kernel frees its memory before it closes its connections.
+rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of that process in it:
 """
 
 import json
@@ -18,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,7 @@ def _machine() -> str:
 
 
 def _keep(found: Mapping[str, Any]) -> None:
-    line = {**found, "load": os.getloadavg()[0], "date": str(date.today()), "machine": _machine()}
+    line = {**found, "load": os.getloadavg()[0], "date": str(datetime.now(UTC).date()), "machine": _machine()}
     with OUT.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -147,28 +146,45 @@ def _load() -> list[dict[str, Any]]:
     return [json.loads(line) for line in OUT.read_text().splitlines()] if OUT.exists() else []
 
 
+_COLUMNS = ("what", "p50", "p95", "most", "end of the process", "usual step", "steps repeated", "rounds", "n", "run")
+
+
 def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "| what | p50 | p95 | longest | end of the process (median) | usual step | steps repeated | rounds | n | machine, date |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield _row(*_COLUMNS)
+    yield _row(*["---"] * len(_COLUMNS))
     for size, million in sorted({(each["size"], each["million"]) for each in found if each["what"] == "kill"}):
         part = [each for each in found if (each["what"], each["size"], each["million"]) == ("kill", size, million)]
         longest = sorted(took for each in part for took in each["longest"])
         p95 = longest[min(int(0.95 * len(longest)), len(longest) - 1)]
-        end, usual = (statistics.median(each[key] for each in part) for key in ("process_end", "median"))
-        yield (
-            f"| {size} workers, {million} million parameters: longest step of a survivor | {statistics.median(longest):.0f} ms"
-            f" | {p95:.0f} ms | {longest[-1]:.0f} ms | {end:.0f} ms | {usual:.1f} ms"
-            f" | {sum(each['repeated'] for each in part)} | {sum(each['restarted'] for each in part)} | {len(part)} kills"
-            f" | {part[-1]['machine']}, {part[-1]['date']} |"
-        )
+        times = [statistics.median(longest), p95, longest[-1]]
+        times += [statistics.median(each[key] for each in part) for key in ("process_end", "median")]
+        counts = [sum(each[key] for each in part) for key in ("repeated", "restarted")]
+        what = f"{size} workers, {million} million parameters: longest step of a survivor"
+        yield _row(what, *(f"{took:.0f} ms" for took in times), *counts, f"{len(part)} kills", _run(part))
     for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
         part = [each for each in found if (each["what"], each["million"]) == ("cost", million)]
         ratios = sorted(each["with"] / each["without"] for each in part)
         usual = statistics.median(each["without"] for each in part)
-        yield (
-            f"| 3 workers, {million} million parameters: a step with the field, by one without | {statistics.median(ratios):.3f}"
-            f" | | {ratios[-1]:.3f} | | {usual:.1f} ms | | | {len(part)} turns | {part[-1]['machine']}, {part[-1]['date']} |"
+        what = f"3 workers, {million} million parameters: a step with the field by one without it"
+        shown = (
+            f"{statistics.median(ratios):.2f}",
+            "",
+            f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
+            "",
+            f"{usual:.0f} ms",
+            "",
+            "",
         )
+        yield _row(what, *shown, f"{len(part)} turns", _run(part))
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _run(part: Sequence[Mapping[str, Any]]) -> str:
+    loads = [each["load"] for each in part]
+    return f"{part[-1]['machine']}, load {min(loads):.1f} to {max(loads):.1f}, {part[-1]['date']}"
 
 
 @cli.command()

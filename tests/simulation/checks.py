@@ -362,8 +362,12 @@ class Checks:
         clock = self.world.clock
         for peer in self.running.get(id_, {}):
             if peer is not agent and clock.random.random() < PULLED_DOWN:
-                clock.soon(0.02, 3.0, lambda peer=peer: self._pull(peer, id_))  # type: ignore[misc]
+                clock.soon(0.02, 3.0, lambda peer=peer: self._pull(peer, id_, agent))  # type: ignore[misc]
 
-    def _pull(self, agent: "Agent", id_: RoundId) -> None:
+    def _pull(self, agent: "Agent", id_: RoundId, lost: "Agent") -> None:
+        places = self.members.get(id_, {})
+        rank = next((rank for rank, member in places.items() if member is lost), None)
+        if agent.workers is not None and rank in agent.workers.left:
+            return  # its connections to that one have ended before
         if agent.assigned is not None and agent.assigned.round == id_ and not agent.dead:
             agent.lose()
