@@ -166,6 +166,7 @@ EXECUTED = {
     "examples/spark/README.md: Spark: one DDP run for each executor": Executed(SPARK),
     "benchmarks/hangs/README.md: Hangs of scripts that report nothing (2)": Executed(TABLES),
     "benchmarks/recovery/README.md: Recovery (2)": Executed(TABLES),
+    "benchmarks/survivors.md: Going on without a lost worker (2)": Executed(TABLES),
     "tests/simulation/README.md: Simulation of a job": Executed(SIMULATED),
     _THREE: Executed(f"{MACHINES}::test_the_examples_command_trains_on_three_machines"),
     f"{_THREE} (3)": Executed(EXAMPLES),
@@ -180,6 +181,13 @@ BY_HAND = {
         ("0385bad", "de03291f"),
         "2026-11-26",
         "164 of 164 hangs found, with the right rank, lines and collective; no alarm in 9 slow scripts",
+    ),
+    "benchmarks/survivors.md: Going on without a lost worker": ByHand(
+        ("benchmarks/survivors.md", "benchmarks/survivors.jsonl"),
+        (),
+        "2026-11-27",
+        "115 kills with 3 and with 8 workers, no worker restarted and no step repeated; steps in turns on a busy machine",
+        "2 cores, Linux 6.18.44-fc-v669",
     ),
     "benchmarks/recovery/README.md: Recovery": ByHand(
         ("benchmarks/recovery/README.md", "benchmarks/recovery/chaos-storage.txt"),

@@ -236,7 +236,7 @@ DEFECTS = [
         "success although a member is not done",
         "ours: the job succeeded when the first member was done",
         f"{ROUNDS}/running.py",
-        "or not finished.issuperset(set(round_.ranks) - {None})",
+        "or not finished.issuperset(ranks - {None})",
         "or not finished",
     ),
     Defect(
