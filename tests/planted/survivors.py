@@ -13,7 +13,41 @@ RANKS = ("tests/agent/workers/startup/test_shrink.py",)
 REFERENCE = ("tests/torch/test_survivors.py",)
 WHY = "a wrong gradient is never an option"
 
+FOUND = "the simulation has found it once"
+
 DEFECTS: Sequence[Planted] = [
+    Planted(
+        "a pod that has left its round proves that the round is over",
+        FOUND,
+        "pytorchjob_operator/rounds/awaited.py",
+        "for index, uid in last.pod_uids.items() if last.has(index)]",
+        "for index, uid in last.pod_uids.items()]",
+        ROUNDS,
+    ),
+    Planted(
+        "a failure counts again when its member reports it again",
+        FOUND,
+        "pytorchjob_operator/rounds/running.py",
+        "if round_.has_left(member.index):",
+        "if False:",
+        ROUNDS,
+    ),
+    Planted(
+        "a round that has just begun goes on without a member",
+        FOUND,
+        "pytorchjob_operator/rounds/formation.py",
+        'answered=0, saves=0, shrinks="", peer_heard_at=None',
+        "answered=0, saves=0, peer_heard_at=None",
+        ROUNDS,
+    ),
+    Planted(
+        "those that go on hear of the last loss alone",
+        WHY,
+        SHRINK,
+        "members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]",
+        "members, ends = (max(round_.left),), [0, *accumulate(round_.nprocs)]",
+        ROUNDS,
+    ),
     Planted(
         "a rank that saves is left behind",
         WHY,

@@ -222,3 +222,25 @@ def test_a_round_that_has_just_begun_loses_nobody() -> None:
     assert not job.runs
     reasons = [event.rpartition(" ")[2] for event in job.events if event.startswith(TrainingReason.CANNOT_GO_ON)]
     assert reasons == [ShrinkState.FIRST_RANK, ShrinkState.NOT_READY]
+
+
+def test_a_failure_that_is_reported_again_counts_once() -> None:
+    job = surviving()
+    killed(job, 1)
+    job.hello(1, last_round=job.round, rank=1, size=3)
+    job.fails(1, "killed by SIGKILL", exit_code=137)
+    job.joins(1)
+    assert job.runs
+    assert job.state.restarts == 1
+
+
+def test_rank_0_that_goes_on_alone_is_not_taken_for_gone_because_the_other_one_is() -> None:
+    job = surviving(2)
+    killed(job, 1)
+    job.pods[1] = expected(1, "uid-new")
+    job.expect(job.pods)
+    job.hello(1, pod_uid="uid-new", incarnation="second-1")
+    job.joins(1)
+    job.breaks(0)
+    job.passes(9, silent=[0], **READY)
+    assert not job.runs, "rank 0 may still train"

@@ -18,11 +18,15 @@ _REGISTERED = {
     "pytorchjob_shrink_torch": "going on without a lost rank",
 }
 """The modules to register, and what is missing without them."""
+_WITH = {"pytorchjob_shrink_torch": "PYTORCHJOB_SHRINK"}
+"""Modules that only workers with this variable need: others do not spend the time."""
 
 
 def _register(here: str) -> None:
     """Register what the agent needs of this process; an error here must never keep a script from starting."""
     for name, what in _REGISTERED.items():
+        if name in _WITH and _WITH[name] not in os.environ:
+            continue
         try:
             import_module(name).register()
         except Exception as error:  # the script must start in any case
