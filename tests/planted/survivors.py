@@ -113,11 +113,11 @@ DEFECTS: Sequence[Planted] = [
         RANKS,
     ),
     Planted(
-        "an operation has no barrier",
+        "a broadcast is repeated by a number that another rank has now",
         WHY,
-        WORKER,
-        "            attempt(again)\n            self._group.barrier()",
-        "            attempt(again)",
+        TORCH,
+        '            default.check_rank("broadcast", root)\n            if again:',
+        "            if again:",
         REFERENCE,
     ),
     Planted(

@@ -186,7 +186,7 @@ BY_HAND = {
         ("benchmarks/survivors.md", "benchmarks/survivors.jsonl"),
         (),
         "2026-11-27",
-        "115 kills with 3 and with 8 workers, no worker restarted, no step repeated; steps in turns beside other programs",
+        "115 kills with 3 and with 8 workers, no worker restarted, no step repeated; turns beside other programs",
         "2 cores, Linux 6.18.44-fc-v669",
     ),
     "benchmarks/recovery/README.md: Recovery": ByHand(

@@ -1,5 +1,7 @@
 """Ranks go on without a lost one: what they compute is what the ranks that took part would have computed alone."""
 
+import copy
+import io
 from collections.abc import Sequence
 from functools import partial
 
@@ -68,8 +70,7 @@ def test_a_second_rank_is_lost_while_the_group_changes() -> None:
 @pytest.mark.parametrize(
     ("losses", "why"),
     [
-        pytest.param([Loss(0, 7, BEFORE)], "has its input at rank 0", id="the root of a broadcast"),
-        pytest.param([Loss(1, 1, BEHIND)], "Connection", id="before the model has its buckets"),
+        pytest.param([Loss(0, 6, BEFORE)], "has its input at rank 0", id="the root of a broadcast"),
     ],
 )
 def test_what_cannot_be_repeated_reaches_the_script_as_an_error(losses: list[Loss], why: str) -> None:
@@ -146,6 +147,70 @@ def with_uneven_batches(rank: int) -> Result:
 def with_a_static_graph(rank: int) -> Result:
     """A promise that each step uses the same parameters."""
     return train(rank, static_graph=True)
+
+
+def joining_late(rank: int) -> Result:
+    """Uneven batches after some even ones."""
+    ddp = DistributedDataParallel(model())
+    for step in range(3):
+        ddp(batch(step, rank)).square().mean().backward()
+    with ddp.join():
+        for step in range(3 + rank):
+            ddp(batch(step, rank)).square().mean().backward()
+    return [3 + rank], [], 0.0
+
+
+def evaluating_first(rank: int) -> Result:
+    """Rank 0 alone runs the model before the training."""
+    own = model()
+    ddp = DistributedDataParallel(own)
+    if rank == 0:
+        with torch.no_grad():
+            ddp(batch(0, 0))
+    dist.barrier()
+    ddp(batch(0, rank)).square().mean().backward()
+    return [], [], 0.0
+
+
+def with_sparse_gradients(rank: int) -> Result:
+    """An embedding whose gradients have few rows."""
+    ddp = DistributedDataParallel(torch.nn.Embedding(10, 4, sparse=True))
+    for step in range(4):
+        ddp(torch.tensor([step, rank])).square().mean().backward()
+    return [], [], 0.0
+
+
+def copying(rank: int) -> Result:
+    """A copy of the model, as averages of models make them, and a saved one."""
+    ddp = DistributedDataParallel(model())
+    for step in range(3):
+        ddp(batch(step, rank)).square().mean().backward()
+    copy.deepcopy(ddp)
+    torch.save(ddp, io.BytesIO())
+    return [], [], 0.0
+
+
+@pytest.mark.parametrize("script", [joining_late, evaluating_first, with_sparse_gradients, copying])
+def test_what_scripts_may_do_they_may_still_do(script: Script) -> None:
+    assert [each.error for each in play(SIZE, [], script).survivors] == [""] * SIZE
+
+
+def telling(rank: int) -> Result:
+    """Each second broadcast is rank 2's, by the number that it had at the beginning."""
+    ddp = DistributedDataParallel(model())
+    for step in range(6):
+        ddp(batch(step, rank)).square().mean().backward()
+        word = torch.full((2,), float(rank))
+        dist.broadcast(word, 2)
+        assert word.tolist() == [2.0, 2.0]
+    return [], [], 0.0
+
+
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
+@pytest.mark.parametrize("operation", [2, 3, 4])
+def test_a_rank_with_another_number_is_never_taken_for_another(operation: int, moment: str) -> None:
+    run = play(4, [Loss(1, operation, moment)], telling)
+    assert all(each.error.startswith(("ShrinkError", "RuntimeError")) for each in run.survivors)
 
 
 def catching(rank: int) -> Result:

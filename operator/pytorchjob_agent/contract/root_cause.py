@@ -18,6 +18,7 @@ _PEER_GONE = frozenset(
     {
         *(f"torch.distributed.Dist{kind}Error" for kind in ("", "Backend", "Network", "Store")),
         *("ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"),
+        *("pytorchjob_shrink.ShrinkError", "pytorchjob_agent.workers.startup.pytorchjob_shrink.ShrinkError"),
         *("BrokenPipeError", CHILD_FAILED, "torch.distributed.elastic.multiprocessing.api.SignalException"),
     }
 )

@@ -344,14 +344,15 @@ class ElasticAgent(LocalElasticAgent):
         return False
 
     def _report_killed(self, group: WorkerGroup) -> None:
-        """Report the end of a pod's only worker by a signal at once: nothing that it printed explains it better.
+        """Report the end of a pod's only worker by SIGKILL at once: nothing that it printed explains it better.
 
         The report is repeated with the request to join; the coordinator knows it then.
         """
         ends = [failed.exitcode for failed in self._result.failures.values()]
-        if self._verdict is None and len(group.workers) == 1 and ends and ends[0] < 0:
+        if self._verdict is None and len(group.workers) == 1 and ends == [-signal.SIGKILL]:
             own = failure_messages.explain(self._result.failures, group, (), self._tools.logs)
-            failed = failure_messages.message(self._assigned(), own, age=self._wakeup.age())
+            positions = self._workers.positions(self._assigned().first_rank)
+            failed = failure_messages.message(self._assigned(), own, age=self._wakeup.age(), positions=positions)
             self._membership.client.send(failed)
 
     def _shrink(self, reason: str) -> None:

@@ -98,7 +98,8 @@ class ShrinkServer:
                     self._hear(rank, json.loads(line))
             finally:
                 with self._lock:
-                    self._workers.pop(rank, None)
+                    if self._workers.get(rank) is connection:  # and not a later one of this rank
+                        del self._workers[rank]
 
     def _hear(self, rank: int, what: Mapping[str, Any]) -> None:
         with self._lock:

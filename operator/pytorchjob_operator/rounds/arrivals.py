@@ -294,7 +294,7 @@ def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId)
         _stop_older_members(transition, id_)
     if len(ranks) != message.size or ranks[message.rank] not in (None, member.index):
         ranks, pod_uids = (None,) * message.size, {}
-    left = frozenset(message.left)
+    left = _left(message)
     adopted = Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids, left=left)
     transition.enter(Trigger.ROUND_REPORTED, Running(adopted))
     _take_rank(transition, member, message, Running(adopted))
@@ -310,13 +310,18 @@ def _stop_older_members(transition: Transition, id_: RoundId) -> None:
             transition.send(member, Restart(id_, f"round {id_} replaces this round"))
 
 
+def _left(message: Hello) -> frozenset[int]:
+    """Return the ranks that have left the member's round, as far as they may: rank 0 hosts the store."""
+    return frozenset(rank for rank in message.left if 0 < rank < message.size)
+
+
 def _learn_left(transition: Transition, message: Hello) -> None:
     """Take over from a member that others have left their round, and end the workers of these.
 
     Their failures are among the restarts that this member reports.
     """
     phase, known = transition.state.phase, transition.state.round
-    if known is None or not (new := set(message.left) - known.left):
+    if known is None or not known.adopted or not (new := _left(message) - known.left):
         return
     round_ = replace(known, left=known.left | new)
     gone = {round_.ranks[rank] for rank in new if rank < len(round_.ranks)}

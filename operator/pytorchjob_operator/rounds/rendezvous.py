@@ -228,4 +228,5 @@ def _is_consequence(transition: Transition, phase: Rendezvous, failures: tuple[F
     indices = () if last is None else [index for index in last.present if not leaves_because(phase, index)]
     found = [None if index is None else members.get(index) for index in indices]
     away = any(member is None or member.connection is None or member.leaving for member in found)
+    away = away or (last is not None and bool(last.left))  # what the others fail with may follow from that loss
     return (away or phase.origin is Origin.MAYBE_LOSS) and budget.may_be_consequence(budget.root_cause(failures))

@@ -25,6 +25,8 @@ _HOLD_SECONDS = 10.0
 """How long a rank that has lost another one waits for the agent's word. The coordinator notices a lost pod in 5 s. If
 only a connection has broken, there is no such word, and a new round is the answer.
 """
+_STAND_SECONDS = 600.0
+"""How long a rank waits until all others have come to their next operation. A script that has ended comes to none."""
 _LOOK_SECONDS = 0.5
 """How often a rank that waits for the others looks for a later change."""
 _FORM_SECONDS = 5.0
@@ -99,7 +101,7 @@ class Agent:
         self._on_change = on_change
         self._changed = threading.Condition()
         self._change: Change | None = None
-        self._refused = False
+        self._gone = False
         self._said: dict[str, Any] = {}
         self.tell(rank=rank, secret=secret)
         threading.Thread(target=self._read, name="pytorchjob-shrink", daemon=True).start()
@@ -120,7 +122,7 @@ class Agent:
     def wait(self, after: int, seconds: float) -> Change | None:
         """Return a change after this number, as soon as there is one. None: there is none, and none comes."""
         with self._changed:
-            self._changed.wait_for(lambda: self._refused or self._is_after(after), seconds)
+            self._changed.wait_for(lambda: self._gone or self._is_after(after), seconds)
             return self._change if self._is_after(after) else None
 
     def close(self) -> None:
@@ -137,14 +139,12 @@ class Agent:
             while line := lines.readline(_LINE):
                 said = json.loads(line)
                 with self._changed:
-                    self._refused = bool(said.get("refused"))
-                    if "number" in said:
-                        self._change = Change(int(said["number"]), tuple(map(int, said["ranks"])))
+                    self._change = Change(int(said["number"]), tuple(map(int, said["ranks"])))
                     self._changed.notify_all()
-                if "number" in said:
+                with suppress(Exception):  # the next word has to be heard in any case
                     self._on_change()
         with self._changed:  # the agent has gone, and ends this process
-            self._refused = True
+            self._gone = True
             self._changed.notify_all()
 
 
@@ -157,6 +157,8 @@ class Group(NamedTuple):
     form: Callable[[int, Sequence[str], float], None]
     """Form the group again: a number that was not used before, handles by rank, seconds. Raises RuntimeError."""
     write: Callable[[str, str], None]
+    claim: Callable[[str, str], str]
+    """Write to a key unless another rank has; returns what is there then."""
     read: Callable[[Sequence[str], float], Sequence[str] | None]
     """Wait for these keys of the store for so many seconds; None: not all of them are there."""
     barrier: Callable[[], None]
@@ -193,12 +195,17 @@ class Operations:
         Rank 0 decides. A rank that does not write, such as one of an older pod, has no barriers: then no rank has any.
         """
         self._group.write(_able(self._group.rank), problem or _READY)
+        if problem:
+            return self._group.claim(_DECIDED, problem)
         if self._group.rank == 0:
             found = self._group.read([_able(rank) for rank in range(size)], _SETTLE_SECONDS)
             problems = ["NotReady"] if found is None else [each for each in found if each != _READY]
-            self._group.write(_DECIDED, next(iter(problems), _READY))
-        decided = self._group.read([_DECIDED], 2 * _SETTLE_SECONDS)
-        return "NotReady" if decided is None else "" if decided[0] == _READY else decided[0]
+            decided = self._group.claim(_DECIDED, next(iter(problems), _READY))
+        elif self._group.read([_DECIDED], 2 * _SETTLE_SECONDS) is None:
+            decided = self._group.claim(_DECIDED, "NotReady")  # the first word counts, also for rank 0
+        else:
+            decided = self._group.claim(_DECIDED, "")
+        return "" if decided == _READY else decided
 
     @property
     def stale(self) -> bool:
@@ -245,7 +252,6 @@ class Operations:
         """Form the group of those that go on. Raises `failure` if nobody does."""
         began = time.monotonic()
         self._group.leave()
-        self._agent.tell(lost=self._number + 1)
         while True:
             change = self._agent.wait(self._number, _HOLD_SECONDS)
             if change is None or self._group.rank not in change.ranks:
@@ -257,19 +263,21 @@ class Operations:
                 continue
             outcome = self._formed(change, standings)
             if outcome is not None:
-                self._agent.tell(number=change.number, seconds=time.monotonic() - began)
+                self._agent.tell(seconds=time.monotonic() - began)
                 return outcome
 
     def _standings(self, change: Change, own: Standing) -> Mapping[int, Standing] | None:
         """Write this rank's standing and wait for all others'; None: a later change has come."""
         self._group.write(_key(change.number, self._group.rank), json.dumps(own))
         keys = [_key(change.number, rank) for rank in change.ranks]
-        while True:
+        until = time.monotonic() + _STAND_SECONDS
+        while time.monotonic() < until:
             values = self._group.read(keys, _LOOK_SECONDS)
             if values is not None:
                 return {rank: Standing(*json.loads(value)) for rank, value in zip(change.ranks, values, strict=True)}
             if self.stale:
                 return None
+        raise ShrinkError(f"a rank is lost, and others have come to no operation for {_STAND_SECONDS:.0f} s")
 
     def _formed(self, change: Change, standings: Mapping[int, Standing]) -> Outcome | None:
         """Form the group and return what to do about the operation; None: another rank was lost meanwhile.
@@ -285,7 +293,6 @@ class Operations:
             self._group.form(change.number, [standings[rank].handle for rank in change.ranks], _FORM_SECONDS)
         except RuntimeError as error:
             error.__traceback__ = None
-            self._agent.tell(lost=self._number + 1)
             return None
         self.size, self.unchecked = len(change.ranks), True
         self.on_change(change.number)

@@ -9,6 +9,7 @@ import inspect
 import os
 import socket
 import sys
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -21,6 +22,9 @@ _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _collectives: Any = import_module(f"{_BESIDE}pytorchjob_collectives")
 _shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
 _PACKAGE, _C10D, _DDP = "torch.distributed", "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
+_CREATES, _JOIN = "_new_process_group_helper", "torch.distributed.algorithms.join"
+_WITH_RANKS = ("reduce", "gather", "scatter", "send", "recv", "isend", "irecv")
+"""Functions that take the number of a rank."""
 _SAMPLE = 4096
 """Elements of each parameter that the ranks compare after a change, at most."""
 _PRIME = (1 << 61) - 1
@@ -45,6 +49,9 @@ class _Default:
     def begin(self, sockets: dict[int, str]) -> None:
         """The script has made its default group, which has opened these sockets."""
         group = self.c10d._get_default_group()
+        if self.operations is not None:
+            self.operations.close()
+        self.operations, self.ready, self.refused = None, False, ""
         if group.size() < 2 or not _shrink.address():
             return
         self._sockets = sockets
@@ -67,6 +74,9 @@ class _Default:
             c10d._reconfigure(uuid=number, handles=[*handles], timeout=timedelta(seconds=seconds)).wait()
             self._sockets = opened(before)
 
+        def claim(key: str, value: str) -> str:
+            return str(store.compare_set(key, "", value).decode())
+
         def read(keys: Sequence[str], seconds: float) -> list[str] | None:
             try:
                 store.wait([*keys], timedelta(seconds=seconds))
@@ -77,7 +87,7 @@ class _Default:
             return [store.get(key).decode() for key in keys]
 
         handle = getattr(c10d, "_get_reconfigure_handle", str)
-        return _shrink.Group(group.rank(), handle, form, store.set, read, self.barrier, self._leave)
+        return _shrink.Group(group.rank(), handle, form, store.set, claim, read, self.barrier, self._leave)
 
     def _leave(self) -> None:
         leave(self._sockets)
@@ -87,11 +97,22 @@ class _Default:
         self._flag.fill_(1)
         self.all_reduce(self._flag)
 
+    def stop(self, problem: str) -> None:
+        """Make no operations any more, as all ranks do at the same point of their script."""
+        self.ready = False
+        self.refuse(problem)
+
     def refuse(self, problem: str) -> None:
         """Tell the agent why the ranks of this job cannot go on by themselves."""
         self.refused = problem
         if self.operations is not None:
             self.operations.tell(problem=problem)
+
+    def check_rank(self, operation: str, rank: Any) -> None:
+        """Raise ShrinkError for a rank that the script names, if ranks have other numbers since one was lost."""
+        if rank and self.operations is not None and self.operations.size:
+            self.refuse("OperationNotRepeatable")
+            raise _shrink.ShrinkError(f"{operation} with rank {rank}: a rank is lost, and ranks have other numbers now")
 
     def protects(self, group: Any, *, async_op: bool) -> bool:
         """Return whether a call for this group is an operation."""
@@ -132,7 +153,10 @@ class _Bucket:
         self._gradients = [parameter.grad for parameter in bucket.parameters()]
         self.future: Any = sys.modules["torch"].futures.Future()
         self.work: Any = None
-        separate = all(_is_beside(own, view) for own, view in zip(self._gradients, self._views, strict=True))
+        self.sparse = self.buffer.is_sparse
+        separate = not self.sparse and all(
+            _is_beside(own, view) for own, view in zip(self._gradients, self._views, strict=True)
+        )
         self._input = None if separate else self.buffer.clone()
 
     def restore(self) -> None:
@@ -169,8 +193,8 @@ class _Gradients:
         self._default, self._size = default, model.process_group.size()
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._buckets: list[_Bucket] = []
-        self._model = model
         model.register_comm_hook(None, lambda _, bucket: self.reduce(bucket))  # torch reads annotations
+        model._comm_hooks.pop()  # it could not be copied or pickled with the model
 
     def reduce(self, bucket: Any) -> Any:
         """Begin with a bucket; with the last one, end all of them. They keep their input until then."""
@@ -179,7 +203,8 @@ class _Gradients:
         operations = self._default.operations
         self._buckets.append(_Bucket(bucket))
         added = self._buckets[-1]
-        if self._model._join_config.enable:  # ranks that have no more batches do what torch does, and nothing besides
+        if not self._default.ready:  # as without us, until all ranks have ended a backward pass
+            self._begin_operations(bucket, added)
             added.begin(self._default, operations.size or self._size)
             done: Any = added.work.get_future()
             return done.then(lambda future: future.value()[0])
@@ -192,6 +217,14 @@ class _Gradients:
             for each in buckets:
                 each.future.set_result(each.buffer)
         return added.future
+
+    def _begin_operations(self, bucket: Any, added: _Bucket) -> None:
+        """With the last gradients of a backward pass, which is at the same point in all ranks, operations begin."""
+        if added.sparse:
+            self._default.refuse("ModelNotSupported")
+        if bucket.is_last() and not self._default.refused:
+            self._default.ready = True
+            self._default.operations.tell(ready=True)
 
     def _end(self, buckets: Sequence[_Bucket], again: bool) -> None:
         operations = self._default.operations
@@ -229,11 +262,12 @@ def leave(known: dict[int, str]) -> None:
     """End the connections of these sockets to other ranks, for both sides; the round's store stays."""
     store = os.environ.get("MASTER_PORT", "")
     for number, target in known.items():
-        with suppress(OSError):
+        with suppress(Exception):  # it is closed, or no connection
             if os.readlink(f"/proc/self/fd/{number}") != target:
                 continue
             with socket.socket(fileno=os.dup(number)) as connection:
-                if str(connection.getpeername()[1]) != store:
+                inet = connection.family in (socket.AF_INET, socket.AF_INET6)
+                if inet and str(connection.getpeername()[1]) != store:
                     connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -263,16 +297,15 @@ def _protect(default: _Default, module: Any) -> None:
 
     def protected_broadcast(tensor: Any, *args: Any, **options: Any) -> Any:
         given = inspect.signature(broadcast).bind(tensor, *args, **options).arguments
-        if not default.protects(given.get("group"), async_op=given.get("async_op", False)):
-            return broadcast(tensor, *args, **options)
         root = given.get("src")
         root = given.get("group_src") if root is None else root
-        if root and default.operations.size:
-            default.refuse("OperationNotRepeatable")
-            raise _shrink.ShrinkError(f"broadcast from rank {root} after a rank was lost: ranks have other numbers now")
+        if not default.protects(given.get("group"), async_op=given.get("async_op", False)):
+            default.check_rank("broadcast", root)
+            return broadcast(tensor, *args, **options)
         kept = tensor.detach().clone()
 
         def attempt(again: bool) -> None:
+            default.check_rank("broadcast", root)
             if again:
                 tensor.detach().copy_(kept)
             broadcast(tensor, *args, **options)
@@ -280,9 +313,25 @@ def _protect(default: _Default, module: Any) -> None:
         default.operations.run(f"broadcast {[*tensor.shape]}", attempt, root or 0)
         return None
 
+    for name in _WITH_RANKS:
+        _replace(module, getattr(module, name), _checked(default, getattr(module, name)))
     _replace(module, all_reduce, protected_all_reduce)
     _replace(module, barrier, protected_barrier)
     _replace(module, broadcast, protected_broadcast)
+
+
+def _checked(default: _Default, call: Any) -> Any:
+    """Return the same function, which refuses ranks that have other numbers now."""
+    known = inspect.signature(call)
+
+    def checked(*args: Any, **options: Any) -> Any:
+        if default.operations is not None and default.operations.size:
+            given = known.bind(*args, **options).arguments
+            for name in ("src", "dst", "group_src", "group_dst"):
+                default.check_rank(call.__name__, given.get(name))
+        return call(*args, **options)
+
+    return checked
 
 
 def _protect_buffers(default: _Default) -> None:
@@ -320,7 +369,7 @@ def _replace(module: Any, original: Any, function: Any) -> None:
 
 def _follow_groups(default: _Default, module: Any) -> None:
     """Learn of the default group, and of others, which cannot lose a rank."""
-    begins, adds = module.init_process_group, module.new_group
+    begins, creates = module.init_process_group, getattr(module, _CREATES)
 
     def init_process_group(*args: Any, **options: Any) -> Any:
         before = sockets()
@@ -332,13 +381,16 @@ def _follow_groups(default: _Default, module: Any) -> None:
             print(f"pytorchjob-agent: the ranks cannot go on without a lost one: {error}", file=sys.stderr)
         return result
 
-    def new_group(*args: Any, **options: Any) -> Any:
-        result = adds(*args, **options)
-        default.refuse("SeveralGroups")
+    @wraps(creates)
+    def create(*args: Any, **options: Any) -> Any:
+        several = module.is_initialized()
+        result = creates(*args, **options)
+        if several:
+            default.refuse("SeveralGroups")
         return result
 
     _replace(module, begins, init_process_group)
-    _replace(module, adds, new_group)
+    setattr(module, _CREATES, create)  # all ways to make a group look it up here
 
 
 _default: list[_Default] = []
@@ -358,20 +410,33 @@ def _hook_models(module: Any) -> None:
     _protect_buffers(_default[0])
     prepare = module.DistributedDataParallel._pre_forward
     torch: Any = sys.modules["torch"]
+    known: Any = weakref.WeakSet()
 
     @wraps(prepare)
     def pre_forward(self: Any, *inputs: Any, **options: Any) -> Any:
-        if "_pytorchjob_gradients" not in self.__dict__ and _default and _default[0].operations is not None:
+        if self not in known and _default and _default[0].operations is not None:
             problem = "ModelCompiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
-            self.__dict__["_pytorchjob_gradients"] = None if problem else _Gradients(_default[0], self)
+            known.add(self)
             if problem:
                 _default[0].refuse(problem)
             else:
-                _default[0].ready = True
-                _default[0].operations.tell(ready=True)
+                _Gradients(_default[0], self)
         return prepare(self, *inputs, **options)
 
     module.DistributedDataParallel._pre_forward = pre_forward
+
+
+def _stop_at_join(module: Any) -> None:
+    """Ranks that have no more batches shadow the collectives of the others, and know nothing of ours."""
+    enter = module.Join.__enter__
+
+    @wraps(enter)
+    def entered(self: Any) -> Any:
+        if _default:
+            _default[0].stop("ModelNotSupported")
+        return enter(self)
+
+    module.Join.__enter__ = entered
 
 
 def _problem(model: Any, default: _Default) -> str:
@@ -397,4 +462,5 @@ def register() -> bool:
         return False
     _imports.after_import([_C10D], _watch)
     _imports.after_import([_DDP], _hook_models)
+    _imports.after_import([_JOIN], _stop_at_join)
     return True

@@ -144,7 +144,7 @@ def group(barrier: Exception | None = None) -> Group:
         if barrier is not None:
             raise barrier
 
-    return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: None, fail, lambda: None)
+    return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: "", lambda *_: None, fail, lambda: None)
 
 
 @pytest.mark.parametrize("error", [ValueError("shape"), RuntimeError("The size of tensor a must match")])
