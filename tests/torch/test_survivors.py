@@ -1,9 +1,11 @@
 """Ranks go on without a lost one: what they compute is what the ranks that took part would have computed alone."""
 
 import copy
+import importlib.util
 import io
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -279,7 +281,23 @@ def test_accumulated_gradients_are_repeated_whole() -> None:
     )
 
 
-@pytest.mark.parametrize("script", [with_accelerate, with_lightning, with_hugging_face])
+def library(name: str, script: Script) -> Any:
+    """A row for a script of a library that is not always there."""
+    missing = importlib.util.find_spec(name) is None
+    return pytest.param(
+        script, marks=pytest.mark.skipif(missing, reason=f"{name} is not installed: run `make libraries`")
+    )
+
+
+LIBRARIES = [
+    library("accelerate", with_accelerate),
+    library("lightning", with_lightning),
+    library("transformers", with_hugging_face),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", LIBRARIES)
 @pytest.mark.parametrize("operation", [4, 6])
 def test_scripts_of_libraries_go_on_as_they_are(script: Script, operation: int) -> None:
     run = play(SIZE, [Loss(1, operation, INSIDE)], script)
