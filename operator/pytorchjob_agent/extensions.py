@@ -7,7 +7,7 @@ from pytorchjob_agent.hangs.round_hangs import HANGS
 from pytorchjob_agent.observers.round_observers import OBSERVERS
 from pytorchjob_agent.rendezvous.extension import Extensions, OwnPod, Registered
 from pytorchjob_agent.saves.round_saves import SAVES
-from pytorchjob_agent.shrink.round_shrinks import SHRINKS
+from pytorchjob_agent.shrinks.round_shrinks import SHRINKS
 from pytorchjob_agent.stragglers.own_times import STRAGGLERS
 
 _ALL: tuple[Registered, ...] = (

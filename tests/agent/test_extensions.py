@@ -16,7 +16,7 @@ from pytorchjob_agent.rendezvous.extension import Extension, Extensions, OwnPod,
 from tests.agent.starting import starting
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = ("saves", "caches", "observers", "stragglers", "hangs")
+EXTENSIONS = ("saves", "caches", "observers", "stragglers", "hangs", "shrinks")
 MEMBERS = "tests/agent/rendezvous/test_members.py"
 """Real agents and a real coordinator: crashes, lost members, restarts."""
 

@@ -7,7 +7,7 @@ from tests.planted import Planted
 SHRINK = "pytorchjob_operator/rounds/shrink.py"
 WORKER = "pytorchjob_agent/workers/startup/pytorchjob_shrink.py"
 TORCH = "pytorchjob_agent/workers/startup/pytorchjob_shrink_torch.py"
-AGENT = "pytorchjob_agent/shrink/round_shrinks.py"
+AGENT = "pytorchjob_agent/shrinks/round_shrinks.py"
 ROUNDS = ("tests/rounds/test_shrink.py",)
 RANKS = ("tests/agent/workers/startup/test_shrink.py",)
 REFERENCE = ("tests/torch/test_survivors.py",)

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pytorchjob_agent.contract.reasons import ShrinkState
-from pytorchjob_agent.shrink.round_shrinks import ShrinkServer
+from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
 from tests.waiting import until
 

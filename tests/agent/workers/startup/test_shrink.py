@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from pytorchjob_agent.contract.reasons import ShrinkState
-from pytorchjob_agent.shrink.round_shrinks import ShrinkServer
+from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
     Agent,
     Change,
