@@ -274,7 +274,7 @@ def leave(known: dict[int, str]) -> None:
 def _protect(default: _Default, module: Any) -> None:
     """Replace the collectives that can be repeated."""
     all_reduce, barrier, broadcast = module.all_reduce, module.barrier, module.broadcast
-    total = module.ReduceOp.SUM
+    total, of_broadcast = module.ReduceOp.SUM, inspect.signature(broadcast)
 
     def protected_all_reduce(tensor: Any, op: Any = total, group: Any = None, async_op: Any = False) -> Any:
         if not default.protects(group, async_op=async_op):
@@ -296,7 +296,7 @@ def _protect(default: _Default, module: Any) -> None:
         return None
 
     def protected_broadcast(tensor: Any, *args: Any, **options: Any) -> Any:
-        given = inspect.signature(broadcast).bind(tensor, *args, **options).arguments
+        given = of_broadcast.bind(tensor, *args, **options).arguments
         root = given.get("src")
         root = given.get("group_src") if root is None else root
         if not default.protects(given.get("group"), async_op=given.get("async_op", False)):
@@ -447,9 +447,7 @@ def _problem(model: Any, default: _Default) -> str:
         return "CommunicationHook"
     if default.refused:
         return str(default.refused)
-    if model._join_config.enable:
-        return "ModelNotSupported"
-    if model.static_graph:
+    if model._join_config.enable or model.static_graph:
         return "ModelNotSupported"
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_all_params:
         return "ModelNotSupported"
