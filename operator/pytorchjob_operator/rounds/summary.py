@@ -41,8 +41,9 @@ def summarize(state: JobState, now: float) -> Report:
 
 def _without(state: JobState) -> tuple[str, ...]:
     """Return the pods that have left the round."""
-    left = [] if state.round is None else sorted(state.round.left)
-    indices = [state.round.ranks[rank] for rank in left] if state.round is not None else []
+    if (round_ := state.round) is None:
+        return ()
+    indices = (round_.ranks[rank] for rank in sorted(round_.left))
     return tuple(state.pod_name(index) for index in indices if index is not None)
 
 

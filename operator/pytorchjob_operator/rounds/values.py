@@ -207,7 +207,7 @@ class Round:
 
     def has_left(self, index: int) -> bool:
         """True if the replica took part until the others went on without it."""
-        return index in self.ranks and index not in self.present
+        return index in self.ranks and not self.has(index)
 
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
