@@ -445,13 +445,11 @@ def _problem(model: Any, default: _Default) -> str:
         return "SeveralGroups"
     if model._comm_hooks:
         return "CommunicationHook"
-    if default.refused:
-        return str(default.refused)
     if model._join_config.enable or model.static_graph:
         return "ModelNotSupported"
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_all_params:
         return "ModelNotSupported"
-    return ""
+    return str(default.refused)
 
 
 def register() -> bool:

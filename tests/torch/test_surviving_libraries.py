@@ -1,16 +1,18 @@
-"""Trainings as people write them with accelerate, Lightning and the Hugging Face Trainer; each knows nothing of us."""
+"""Trainings as people write them with accelerate, Lightning and the Hugging Face Trainer go on without a lost rank."""
 
+import importlib.util
 import os
 import tempfile
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
-from tests.torch.survivors import batch, model
+from tests.torch.survivors import INSIDE, Loss, Result, Script, batch, model, play
 
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 STEPS = 10
-Result = tuple[list[int], list[float], float]
 
 
 def _values(own: Any) -> list[float]:
@@ -99,3 +101,29 @@ def with_hugging_face(rank: int) -> Result:
         Trainer(model=own, args=arguments, train_dataset=data, callbacks=[Sizes()]).train()
     del rank
     return sizes, _values(own), 0.0
+
+
+def library(name: str, script: Script) -> Any:
+    """A row for a script of a library that is not always there."""
+    missing = importlib.util.find_spec(name) is None
+    return pytest.param(
+        script, marks=pytest.mark.skipif(missing, reason=f"{name} is not installed: run `make libraries`")
+    )
+
+
+LIBRARIES = [
+    library("accelerate", with_accelerate),
+    library("lightning", with_lightning),
+    library("transformers", with_hugging_face),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", LIBRARIES)
+@pytest.mark.parametrize("operation", [4, 6])
+def test_scripts_of_libraries_go_on_as_they_are(script: Script, operation: int) -> None:
+    run = play(3, [Loss(1, operation, INSIDE)], script)
+    assert [each.error for each in run.survivors] == ["", ""]
+    assert [len(each.sizes) for each in run.survivors] == [STEPS, STEPS]
+    assert [each.sizes[-1] for each in run.survivors] == [2, 2]
+    assert run.survivors[0].parameters == run.survivors[1].parameters
