@@ -1,4 +1,4 @@
-"""`python -m benchmarks.survivors kills|cost|table`: workers that go on without a lost one.
+"""`python -m benchmarks.survivors kills|operations|cost|table`: workers that go on without a lost one.
 
 Real agents, workers and a real coordinator on this machine, without a cluster. A kill is SIGKILL of a random worker but
 rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of that process in it:
@@ -15,9 +15,12 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,8 @@ import click
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import Job, Pod, led
+from tests.torch.survivors import BEFORE, BEHIND, INSIDE, Loss, Run, play, train
+from tests.torch.test_survivors import SIZE, check
 from tests.waiting import until
 
 OUT = Path(__file__).with_suffix(".jsonl")
@@ -132,6 +137,37 @@ def cost(million: str, seconds: float, turns: int) -> None:
         click.echo(f"{million} million: {found}, ratio {found['with'] / found['without']:.3f}")
 
 
+_SAVING = partial(train, steps=32, save_every=5)
+
+
+@cli.command()
+@click.option("--operations", default=60, show_default=True, help="How many of the first operations lose a rank.")
+def operations(operations: int) -> None:
+    """Kill each of three ranks in each operation: before it, inside it and behind it; compare with a reference.
+
+    The reference is the same training in one process, with the batches of those that took part in each step.
+    """
+    known = {(each["operation"], each["lost"], each["moment"]) for each in _load() if each["what"] == "operation"}
+    for operation, lost, moment in product(range(1, operations + 1), range(SIZE), (BEFORE, INSIDE, BEHIND)):
+        if (operation, lost, moment) not in known:
+            result = _compare(play(SIZE, [Loss(lost, operation, moment)], _SAVING), lost)
+            _keep({"what": "operation", "operation": operation, "lost": lost, "moment": moment, "result": result})
+            click.echo(f"operation {operation}, rank {lost} killed {moment} it: {result}")
+
+
+def _compare(run: Run, lost: int) -> str:
+    errors = {each.error for each in run.survivors} - {""}
+    if any(error.startswith("ShrinkError") for error in errors):
+        return "refused"
+    if errors:
+        return f"failed: {sorted(errors)}"
+    try:
+        check(run, lost)
+    except AssertionError as error:
+        return f"wrong: {error}"
+    return "equal"
+
+
 def _machine() -> str:
     return f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
 
@@ -161,6 +197,7 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts = [sum(each[key] for each in part) for key in ("repeated", "restarted")]
         what = f"{size} workers, {million} million parameters: longest step of a survivor"
         yield _row(what, *(f"{took:.0f} ms" for took in times), *counts, f"{len(part)} kills", _run(part))
+    yield from _operations([each for each in found if each["what"] == "operation"])
     for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
         part = [each for each in found if (each["what"], each["million"]) == ("cost", million)]
         ratios = sorted(each["with"] / each["without"] for each in part)
@@ -176,6 +213,16 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "",
         )
         yield _row(what, *shown, f"{len(part)} turns", _run(part))
+
+
+def _operations(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return a row for each rank: how often the survivors had the reference's parameters."""
+    for lost in sorted({each["lost"] for each in found}):
+        part = [each for each in found if each["lost"] == lost]
+        counts = Counter(each["result"].partition(":")[0] for each in part)
+        what = f"3 workers, rank {lost} killed before, inside and behind each of {len(part) // 3} operations"
+        words = ", ".join(f"{count} {result}" for result, count in counts.most_common())
+        yield _row(what, words, *[""] * 6, f"{len(part)} kills", _run(part))
 
 
 def _row(*cells: object) -> str:

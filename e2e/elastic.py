@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from e2e.kubectl import Kubectl, until
@@ -61,6 +62,14 @@ def elastic_job(
 
 def _workers(count: int, template: dict[str, Any]) -> dict[str, Any]:
     return {"Worker": {"replicas": count, "restartPolicy": "OnFailure", "template": template}}
+
+
+def with_env(job: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The job with more variables for its script."""
+    container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    kept = [entry for entry in container.get("env", ()) if entry["name"] not in given]
+    container["env"] = [*kept, *({"name": name, "value": value} for name, value in given.items())]
+    return job
 
 
 def submit(kubectl: Kubectl, job: dict[str, Any]) -> None:

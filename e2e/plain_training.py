@@ -86,7 +86,7 @@ rank, world = dist.get_rank(), dist.get_world_size()
 net = network()
 optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
 first = load()
-print(f"rank={rank} world={world} from={first}", flush=True)
+print(f"rank={rank} world={world} from={first} pid={os.getpid()}", flush=True)
 for step in range(first + 1, STEPS + 1):
     x = torch.randn(8, 16, generator=torch.Generator().manual_seed(step * world + rank))
     loss = nn.functional.mse_loss(net(x), x[:, :4].sum(1, keepdim=True))

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +66,7 @@ def plain(name: str, save: str, *, pause: float, waits_at: int = 0) -> dict[str,
     """A job of two workers with the script, which saves in this way."""
     job = elastic.elastic_job(name, 2, train=SCRIPT, agent=CHECKPOINT)
     given = {"FOLDER": FOLDER, "SAVE": save, "STEPS": str(STEPS), "PAUSE": str(pause), "WAITS_AT": str(waits_at)}
-    return with_env(job, given)
-
-
-def with_env(job: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The job with more variables for its script."""
-    container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    kept = [entry for entry in container.get("env", ()) if entry["name"] not in given]
-    container["env"] = [*kept, *({"name": name, "value": value} for name, value in given.items())]
-    return job
+    return elastic.with_env(job, given)
 
 
 def held(kubectl: Kubectl, pod: str, owner: int, number: str) -> int:
@@ -124,13 +115,13 @@ def example(name: str, seconds: float, **env: str) -> dict[str, Any]:
     *_, script = container["command"]
     start = f'printf %s "$SLOWLY" >/tmp/slowly.py; exec pytorchjob-agent run -- /tmp/slowly.py {script}'
     container["command"] = ["sh", "-c", start]
-    return with_env(job, {"CHECKPOINT_DIR": FOLDER, "SLOWLY": SLOWLY, "STEP_SECONDS": str(seconds), **env})
+    return elastic.with_env(job, {"CHECKPOINT_DIR": FOLDER, "SLOWLY": SLOWLY, "STEP_SECONDS": str(seconds), **env})
 
 
 def lose_rank_0(kubectl: Kubectl, job: dict[str, Any], number: str, least: int) -> str:
     """Delete the pod of rank 0 once the other has a copy of a file with this number; return its successor's log."""
     name = job["metadata"]["name"]
-    elastic.submit(kubectl, with_env(job, {"NUMBER": number, "WAITS_AT": str(least + 1)}))
+    elastic.submit(kubectl, elastic.with_env(job, {"NUMBER": number, "WAITS_AT": str(least + 1)}))
     until(lambda: held(kubectl, f"{name}-worker-1", 0, number) >= least, 300, lambda: f"\n{kubectl.story(name)}")
     faults.force_delete_pod(kubectl, f"{name}-worker-0")
     finish(kubectl, name)
@@ -140,7 +131,7 @@ def lose_rank_0(kubectl: Kubectl, job: dict[str, Any], number: str, least: int) 
 def undisturbed(kubectl: Kubectl, job: dict[str, Any]) -> str:
     """The log of rank 0 of the same job, left alone."""
     job["metadata"]["name"] = "undisturbed"
-    elastic.submit(kubectl, with_env(job, {"WAITS_AT": "0"}))
+    elastic.submit(kubectl, elastic.with_env(job, {"WAITS_AT": "0"}))
     finish(kubectl, "undisturbed")
     return elastic.log(kubectl, "undisturbed", 0)
 

@@ -1,9 +1,12 @@
 """Jobs whose agents meet at the coordinator, as the chart installs it: a test for each thing that can go wrong."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from e2e.elastic import elastic, elastic_job, events, log, starts, steps, submit, until_step
-from e2e.faults import on_kind, restarts, signal_process
+from e2e.elastic import elastic, elastic_job, events, log, starts, steps, submit, until_step, with_env
+from e2e.faults import force_delete_pod, on_kind, restarts, signal_process
 from e2e.kubectl import Kubectl, until
 
 pytestmark = pytest.mark.skipif(not on_kind(), reason="kills processes on nodes that are containers")
@@ -51,3 +54,43 @@ def test_an_agent_that_is_injected_into_an_image_without_it_does_all_that_an_age
     assert "injected-worker-1" in elastic(kubectl, "injected")["lastRestart"]["message"]
     assert set(restarts(kubectl, "injected").values()) == {0}
     assert [start["rank"] for start in starts(log(kubectl, "injected", 0))] == [0, 0]
+
+
+PLAIN = (Path(__file__).parent / "plain_training.py").read_text()
+SAVED_EVERY = 20
+_FROM = re.compile(r"world=(\d+) from=(\d+) pid=(\d+)")
+
+
+@pytest.mark.parametrize("lost", ["worker", "pod"])
+def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost_one_back(
+    kubectl: Kubectl, lost: str
+) -> None:
+    agent = {"survive": "Auto", "checkpoint": {"directory": "/checkpoints", "memory": "256Mi"}}
+    job = elastic_job(lost, 3, train=PLAIN, agent=agent, elasticPolicy={"minReplicas": 2, "maxReplicas": 3})
+    given = {"FOLDER": "/checkpoints", "SAVE": "rank 0", "STEPS": "200", "PAUSE": "0.3", "WAITS_AT": "0"}
+    submit(kubectl, with_env(job, given))
+    until(lambda: len(steps_with_loss(log(kubectl, lost, 0))) > SAVED_EVERY, 180, lambda: kubectl.story(lost))
+    until(lambda: elastic(kubectl, lost).get("survive") == "Ready", 30, lambda: kubectl.story(lost))
+
+    ((_, _, pid),) = _FROM.findall(log(kubectl, lost, 1))
+    if lost == "worker":
+        signal_process(kubectl.get("pod", f"{lost}-worker-1"), pid=int(pid))
+    else:
+        force_delete_pod(kubectl, f"{lost}-worker-1")
+    until(lambda: elastic(kubectl, lost).get("without"), 30, lambda: kubectl.story(lost))
+    until(lambda: len(_FROM.findall(log(kubectl, lost, 0))) == 2, 90, lambda: kubectl.story(lost))
+
+    assert "Succeeded" in kubectl.finish(lost)
+    assert "WentOn" in events(kubectl, lost)
+    for worker in (0, 2):
+        text = log(kubectl, lost, worker)
+        (_, first, _), (world, back, _) = _FROM.findall(text)
+        assert (first, world) == ("0", "3")
+        assert int(back) > SAVED_EVERY, "the save after the loss has brought it back"
+        assert int(back) % SAVED_EVERY == 0
+        assert [step for step in steps_with_loss(text) if step <= int(back)] == list(range(1, int(back) + 1))
+
+
+def steps_with_loss(text: str) -> list[int]:
+    """The steps that the plain training has printed, in their order."""
+    return [int(step) for step in re.findall(r"step=(\d+) loss=", text)]

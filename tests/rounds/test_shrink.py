@@ -58,6 +58,13 @@ def test_the_ranks_of_a_member_with_several_workers_leave_together() -> None:
     assert shrinks(job, 0)[-1].ranks == (2, 3)
 
 
+def test_the_others_go_on_without_a_rank_that_a_signal_has_stopped() -> None:
+    job = surviving()
+    job.fails(1, "stopped by a signal", hang=True, stopped=True)
+    assert shrinks(job, 0)[0].ranks == (1,)
+    assert job.runs
+
+
 def test_a_second_loss_follows_the_first() -> None:
     job = surviving(4)
     killed(job, 3)
@@ -113,6 +120,11 @@ CASES: dict[str, tuple[ShrinkState, Callable[[], Job], Callable[[Job], None]]] =
     "a restart is planned": (ShrinkState.ENDING, surviving, _planned),
     "another connection is lost": (ShrinkState.SEVERAL, surviving, _several),
     "a hang": (ShrinkState.UNCLEAR, surviving, lambda job: job.fails(1, "hangs", hang=True)),
+    "a hang beside which it waits": (
+        ShrinkState.UNCLEAR,
+        surviving,
+        lambda job: job.fails(1, "hangs", hang=True, waits=True, stopped=True),
+    ),
     "it may have lost another": (ShrinkState.UNCLEAR, surviving, lambda job: job.fails(1, "DistNetworkError: gone")),
     "several ranks of a pod": (ShrinkState.UNCLEAR, surviving, lambda job: killed(job, 1, also=(2,))),
     "agents that say nothing": (ShrinkState.NOT_READY, lambda: surviving(beat={}), lambda job: killed(job, 1)),

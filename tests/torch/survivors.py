@@ -5,6 +5,7 @@ a rank kills itself: before it, inside it (its part is on the way), or behind it
 training alone, with the ranks that took part in each step.
 """
 
+import io
 import json
 import os
 import select
@@ -87,7 +88,7 @@ def batch(step: int, rank: int) -> Any:
     return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank), dtype=torch.float64)
 
 
-def train(rank: int, steps: int = 12, **options: Any) -> tuple[list[int], list[float], float]:
+def train(rank: int, steps: int = 12, save_every: int = 0, **options: Any) -> tuple[list[int], list[float], float]:
     """Train with evaluation, a barrier and a save now and then, as scripts do."""
     own = model()
     ddp = DistributedDataParallel(own, **options)
@@ -108,6 +109,10 @@ def train(rank: int, steps: int = 12, **options: Any) -> tuple[list[int], list[f
             word = torch.full((3,), float(rank))
             dist.broadcast(word, 0)
             assert len(set(word.tolist())) == 1
+        if save_every and step % save_every == save_every - 1:
+            if rank == 0:
+                torch.save(own.state_dict(), io.BytesIO())
+            dist.barrier()
         times.append(time.perf_counter() - began)
     values = torch.cat([each.detach().reshape(-1) for each in own.parameters()])
     return sizes, values.tolist(), max(times[2:], default=0.0)

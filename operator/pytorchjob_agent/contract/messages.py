@@ -112,6 +112,8 @@ class Failed(Message):
     """True if the workers live but make no progress."""
     waits: bool = a_flag(default=False)
     """Of a hang: True if the rank waits for others in a collective, so it is not the cause."""
+    stopped: bool = a_flag(default=False)
+    """Of a hang: True if a signal has stopped the rank, so nothing else is the cause."""
     places: Mapping[str, str | None] = some_texts(default_factory=dict)
     """Of a hang: where each rank of this pod is, by its script's innermost frame, like `train.py:8 load()`. None: it
     gives no stack."""

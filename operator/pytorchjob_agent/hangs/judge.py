@@ -15,7 +15,7 @@ workers of this pod alone use neither CPU nor network.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
@@ -227,7 +227,7 @@ def _by_stillness(evidence: RoundObservation, rules: HangRules) -> HangVerdict |
     if stopped:
         rank, seconds = max(stopped.items(), key=lambda item: item[1])
         words = f"local rank {rank}: stopped by a signal (SIGSTOP) for {seconds:.0f} s (limit {most:.0f} s)"
-        return HangVerdict(words, tuple(sorted(stopped)), seconds)
+        return HangVerdict(words, tuple(sorted(stopped)), seconds, stopped=True)
     if not limit < evidence.still_for < float("inf"):
         return None
     words = f"no rank has made progress of any kind for {evidence.still_for:.0f} s (limit {limit:.0f} s)"
@@ -278,7 +278,7 @@ def _by_pace(
         return None
     quick = _quick(worker.pace)
     if activity.stopped_for is not None:
-        return _stuck(worker, silent, quick, ": it is stopped (SIGSTOP)")
+        return replace(_stuck(worker, silent, quick, ": it is stopped (SIGSTOP)"), stopped=True)
     quiet = max(QUIET, quick)
     if silent <= quiet or activity.quiet_for < quiet / 2:
         return None

@@ -145,6 +145,7 @@ def message(
     report: TerminationMessage,
     *,
     waits: bool = False,
+    stopped: bool = False,
     age: float = 0.0,
     idle: float = 0.0,
     places: Places = NOWHERE,
@@ -161,6 +162,7 @@ def message(
         also=report.failed_after,
         hang=report.reason == ExitReason.WORKER_HANGS,
         waits=waits,
+        stopped=stopped,
         age=age,
         idle=idle,
         places=dict(sorted(places.items(), key=lambda item: item[0] != str(report.rank))),  # there is room for some

@@ -12,3 +12,5 @@ class HangVerdict:
     """The suspects; empty: unknown."""
     idle: float = 0.0
     """Seconds since the last progress, of whatever kind the rule watches; 0: they did not hang."""
+    stopped: bool = False
+    """A signal has stopped the suspects, so that nothing outside of this pod is the cause."""

@@ -304,8 +304,9 @@ class ElasticAgent(LocalElasticAgent):
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
         assigned, waits, found_at, fault = self._assigned(), False, time.monotonic(), None
         at: dict[str, str | None] = {}
-        idle = self._verdict.idle if self._verdict is not None else 0.0
+        idle, is_stopped = 0.0, False
         if self._verdict is not None:
+            idle, is_stopped = self._verdict.idle, self._verdict.stopped
             places = self._workers.places()
             positions = self._workers.positions(assigned.first_rank)
             at = failure_messages.ranks_at(places, assigned.first_rank)
@@ -313,7 +314,9 @@ class ElasticAgent(LocalElasticAgent):
             own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank, fault)
             self._hangs = self._hangs.then(at, self._workers.report(found_at).get("step"), found_at)
             self._membership.client.send(
-                failure_messages.message(assigned, own, waits=waits, idle=idle, places=at, positions=positions)
+                failure_messages.message(
+                    assigned, own, waits=waits, stopped=is_stopped, idle=idle, places=at, positions=positions
+                )
             )
             time.sleep(_DUMP_SECONDS)
         self._report_killed(group)
@@ -334,7 +337,7 @@ class ElasticAgent(LocalElasticAgent):
         group.state = WorkerState.STOPPED
         age = time.monotonic() - found_at if self._verdict is not None else self._wakeup.age()
         failed = failure_messages.message(
-            assigned, own, waits=waits, age=age, idle=idle, places=at, positions=positions
+            assigned, own, waits=waits, stopped=is_stopped, age=age, idle=idle, places=at, positions=positions
         )
         if own.reason == ExitReason.DEVICE_FAILED:
             self._membership.client.send(failed)

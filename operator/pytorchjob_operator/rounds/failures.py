@@ -30,6 +30,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         also=message.also if whole else (),
         hang=message.hang,
         waits=message.waits,
+        stopped=message.stopped,
         idle=max(message.idle, 0.0),
         places=message.places if whole else {},
         positions=message.positions if whole else tuple(replace(each, recent=()) for each in message.positions),

@@ -48,9 +48,14 @@ def state_of(state: JobState, phase: Running, lost: Member, failure: Failure | N
         return ShrinkState.FIRST_RANK
     if lost.saves:
         return ShrinkState.SAVES
-    if failure is not None and (failure.hang or failure.also or doubt(failure.evidence)):
+    if failure is not None and not _is_clear(failure):
         return ShrinkState.UNCLEAR
     return _of_members(state, round_.members - {lost.index})
+
+
+def _is_clear(failure: Failure) -> bool:
+    """Return whether nothing but this rank can be the cause: others may hang, or fail, because of one elsewhere."""
+    return not failure.also and not doubt(failure.evidence) and (failure.stopped or not failure.hang)
 
 
 def _of_members(state: JobState, indices: Iterable[int]) -> ShrinkState:

@@ -230,6 +230,8 @@ class Failure:
     hang: bool = False
     waits: bool = False
     """Of a hang: True if the rank waits for another rank."""
+    stopped: bool = False
+    """Of a hang: True if a signal has stopped the rank."""
     idle: float = 0.0
     """Of a hang: seconds without progress before `at`, as the member measured them."""
     places: Mapping[str, str | None] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A training with DistributedDataParallel that knows nothing of this project: every rank's batches are its own.
 
 It prints each step with the size of its group, and at the end a sum over all bits of its parameters. Rank 0 saves at
-each step in SAVES. It goes on until STEPS, and slowly until the test writes a file.
+each step in SAVES. It goes on until STEPS, and slowly until the test writes a file. With REPORTS it calls `progress`.
 """
 
 import os
@@ -11,6 +11,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+if os.environ.get("REPORTS"):
+    from pytorchjob_agent import progress
 
 STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.02"))
 SAVES = [int(step) for step in os.environ.get("SAVES", "").split(",") if step]
@@ -41,6 +44,8 @@ for step in range(first, STEPS + 1):
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, part)
         part.replace(CHECKPOINT)
     print(f"step {step} of {int(count)} restarts {restarts}", flush=True)
+    if os.environ.get("REPORTS"):
+        progress(step, STEPS)
     time.sleep(0.0 if HURRY.exists() else PAUSE)
 bits = sum(int(each.detach().view(torch.int32).to(torch.int64).sum()) for each in model.parameters())
 print(f"parameters {bits} of {dist.get_world_size()}", flush=True)

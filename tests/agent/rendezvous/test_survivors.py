@@ -104,6 +104,37 @@ def test_the_others_go_on_without_a_lost_pod(job: Job) -> None:
     until(lambda: TrainingReason.WENT_ON in reasons(job))
 
 
+def test_the_others_go_on_without_a_frozen_worker_which_is_killed(job: Job) -> None:
+    zero, one, two = start(job, PAUSE="0.05", REPORTS="yes")
+    pid = one.process_at_work(r"begins at .*, pid (\d+)")
+    os.kill(pid, signal.SIGSTOP)
+    for pod in (zero, two):
+        pod.says(r"step \d+ of 2 restarts 0")
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    job.hurry()
+    assert zero.process.wait(100) == two.process.wait(100) == 0
+    for pod in (zero, two):
+        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
+    assert parameters(zero) == parameters(two)
+
+
+def test_the_others_go_on_without_a_frozen_pod_which_changes_nothing_when_it_wakes(job: Job) -> None:
+    zero, one, two = start(job, PAUSE="0.05")
+    pid = one.process_at_work(r"begins at .*, pid (\d+)")
+    for frozen in (one.process.pid, pid):
+        os.kill(frozen, signal.SIGSTOP)
+    for pod in (zero, two):
+        pod.says(r"step \d+ of 2 restarts 0")
+    for frozen in (pid, one.process.pid):
+        os.kill(frozen, signal.SIGCONT)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    job.hurry()
+    assert zero.process.wait(100) == two.process.wait(100) == 0
+    for pod in (zero, two):
+        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
+    assert parameters(zero) == parameters(two)
+
+
 def test_the_others_go_on_at_once_when_a_pod_is_deleted(job: Job) -> None:
     zero, one, two = start(job)
     one.process.terminate()
