@@ -287,7 +287,17 @@ def test_what_a_thousand_members_publish_is_read_by_the_others(alone: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '["restore", "", []]', '["else", "", []]', '["nothing", "1.1/0/1", []]']
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "1",
+        '["restore", "", [], ""]',
+        '["else", "", [], ""]',
+        '["nothing", "1.1/0/1", [], ""]',
+        '["restore", "1.1/0/1", [[0]], ""]',
+    ],
 )
 def test_a_text_that_is_no_decision_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
