@@ -4,8 +4,8 @@ import os
 from typing import NoReturn
 
 from pytorchjob_agent.command import finished_program, launcher_process
-from pytorchjob_agent.command.fork import Below
-from pytorchjob_agent.command.startup.pytorchjob_members import Beginning
+from pytorchjob_agent.command.beginning import Beginning
+from pytorchjob_agent.command.below import Below
 from pytorchjob_agent.contract.coordinator_endpoint import TOKEN_FILE, CoordinatorEndpoint
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.system import processes

@@ -11,7 +11,7 @@ import shutil
 import time
 from dataclasses import replace
 
-from pytorchjob_agent.command.fork import BEGUN, PASSED_ON
+from pytorchjob_agent.command.below import BEGUN, PASSED_ON
 from pytorchjob_agent.command.supervise import Exit, Forward, Kill, LauncherCrash, Relaunch, View, next_action
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE

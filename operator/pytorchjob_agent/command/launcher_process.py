@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pytorchjob_agent.command import fork
+from pytorchjob_agent.command.below import Below
 from pytorchjob_agent.command.flags import UsageError
-from pytorchjob_agent.command.fork import Below
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError

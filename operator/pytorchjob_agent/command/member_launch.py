@@ -14,7 +14,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import run_script_path
 
 from pytorchjob_agent.command import finished_program, flags, launcher, launcher_process
-from pytorchjob_agent.command.fork import Below
+from pytorchjob_agent.command.below import Below
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.reading import optional_number

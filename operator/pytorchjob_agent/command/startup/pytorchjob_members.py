@@ -16,12 +16,13 @@ Every process of the container waits for this file: it imports nothing before it
 import os
 import sys
 
+from pytorchjob_agent.command.beginning import Beginning
 from pytorchjob_agent.workers.startup import pytorchjob_after_import
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
 FIRST_PROCESS_PARENT = "PYTORCHJOB_FIRST_PROCESS_PARENT"  # literals of the contract, whose imports take too long here
 PLACE = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
@@ -54,21 +55,6 @@ _FILES = ("torch/distributed/run.py", "torch/distributed/launch.py")
 AGENT, LAUNCHER, WORKER, OTHER = "agent", "launcher", "worker", "other"
 """What a process is to the job. A worker is the container's first process and a program of the user's, or one that was
 started again. Another one may turn out to be a launcher, or a worker."""
-
-
-class Beginning:
-    """How this process began, so that it can be started again."""
-
-    def __init__(self) -> None:
-        """Note it now."""
-        self.environ, self.cwd, self.pid = dict(os.environ), os.getcwd(), os.getpid()
-
-    def again(self, **variables: str) -> "NoReturn":
-        """Start the program again, in this process."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.chdir(self.cwd)
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self.environ, **variables})  # noqa: S606
 
 
 class Target:
