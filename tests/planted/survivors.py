@@ -41,6 +41,14 @@ DEFECTS: Sequence[Planted] = [
         ROUNDS,
     ),
     Planted(
+        "a rank that hangs is left behind, whatever its cause",
+        WHY,
+        SHRINK,
+        "(failure.stopped or not failure.hang)",
+        "True",
+        ROUNDS,
+    ),
+    Planted(
         "those that go on hear of the last loss alone",
         WHY,
         SHRINK,
@@ -92,8 +100,8 @@ DEFECTS: Sequence[Planted] = [
         "a rank that is behind repeats what another one has handed out",
         WHY,
         WORKER,
-        "return Outcome.REPEAT if standings[rank].finished == highest else Outcome.TAKE",
-        "return Outcome.REPEAT",
+        "return Resolution.REPEAT if standings[rank].finished == highest else Resolution.TAKE",
+        "return Resolution.REPEAT",
         RANKS,
     ),
     Planted(

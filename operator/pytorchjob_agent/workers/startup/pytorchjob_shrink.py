@@ -38,7 +38,7 @@ _DECIDED = "pytorchjob/shrink/decided"
 _LINE = 1024 * 1024
 
 
-class Change(NamedTuple):
+class GroupChange(NamedTuple):
     """The agent's word about who goes on."""
 
     number: int
@@ -47,7 +47,7 @@ class Change(NamedTuple):
     """The ranks that go on, as they were numbered when the round began."""
 
 
-class Standing(NamedTuple):
+class RankStanding(NamedTuple):
     """What a rank tells the others before they form the group anew."""
 
     finished: int
@@ -60,7 +60,7 @@ class Standing(NamedTuple):
     """How torch reaches this rank."""
 
 
-class Outcome(Enum):
+class Resolution(Enum):
     """What a rank does about its operation."""
 
     REPEAT = "repeat"
@@ -72,7 +72,7 @@ class ShrinkError(RuntimeError):
     """The ranks cannot go on without the lost one."""
 
 
-def agree(standings: Mapping[int, Standing], rank: int) -> Outcome:
+def agree(standings: Mapping[int, RankStanding], rank: int) -> Resolution:
     """Return what a rank does about its operation; all ranks read the same. Pure. Raises ShrinkError."""
     highest = max(each.finished for each in standings.values())
     lowest = min(each.finished for each in standings.values())
@@ -86,7 +86,7 @@ def agree(standings: Mapping[int, Standing], rank: int) -> Outcome:
         repeats = finished == highest
         if repeats and root >= 0 and root not in standings:
             raise ShrinkError(f"{name} has its input at rank {root}, which is lost")
-    return Outcome.REPEAT if standings[rank].finished == highest else Outcome.TAKE
+    return Resolution.REPEAT if standings[rank].finished == highest else Resolution.TAKE
 
 
 class Agent:
@@ -100,14 +100,14 @@ class Agent:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._on_change = on_change
         self._changed = threading.Condition()
-        self._change: Change | None = None
+        self._change: GroupChange | None = None
         self._gone = False
         self._said: dict[str, Any] = {}
         self.tell(rank=rank, secret=secret)
         threading.Thread(target=self._read, name="pytorchjob-shrink", daemon=True).start()
 
     @property
-    def change(self) -> Change | None:
+    def change(self) -> GroupChange | None:
         """The latest word."""
         return self._change
 
@@ -119,7 +119,7 @@ class Agent:
         with suppress(OSError):
             self._socket.sendall(json.dumps(what).encode() + b"\n")
 
-    def wait(self, after: int, seconds: float) -> Change | None:
+    def wait(self, after: int, seconds: float) -> GroupChange | None:
         """Return a change after this number, as soon as there is one. None: there is none, and none comes."""
         with self._changed:
             self._changed.wait_for(lambda: self._gone or self._is_after(after), seconds)
@@ -139,7 +139,7 @@ class Agent:
             while line := lines.readline(_LINE):
                 said = json.loads(line)
                 with self._changed:
-                    self._change = Change(int(said["number"]), tuple(map(int, said["ranks"])))
+                    self._change = GroupChange(int(said["number"]), tuple(map(int, said["ranks"])))
                     self._changed.notify_all()
                 with suppress(Exception):  # the next word has to be heard in any case
                     self._on_change()
@@ -232,7 +232,7 @@ class Operations:
             if failure is None:
                 return
             # Outside of the `except` block: a traceback would keep the failed works, and so their connections.
-            if self._go_on(operation, root, failure) is Outcome.TAKE:
+            if self._go_on(operation, root, failure) is Resolution.TAKE:
                 return
             again = True
 
@@ -248,7 +248,7 @@ class Operations:
             return error
         return None
 
-    def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Outcome:
+    def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Resolution:
         """Form the group of those that go on. Raises `failure` if nobody does."""
         began = time.monotonic()
         self._group.leave()
@@ -257,7 +257,7 @@ class Operations:
             if change is None or self._group.rank not in change.ranks:
                 raise failure
             self._number = change.number
-            standing = Standing(self._finished, operation, root, self._group.handle())
+            standing = RankStanding(self._finished, operation, root, self._group.handle())
             standings = self._standings(change, standing)
             if standings is None:
                 continue
@@ -266,7 +266,7 @@ class Operations:
                 self._agent.tell(seconds=time.monotonic() - began)
                 return outcome
 
-    def _standings(self, change: Change, own: Standing) -> Mapping[int, Standing] | None:
+    def _standings(self, change: GroupChange, own: RankStanding) -> Mapping[int, RankStanding] | None:
         """Write this rank's standing and wait for all others'; None: a later change has come."""
         self._group.write(_key(change.number, self._group.rank), json.dumps(own))
         keys = [_key(change.number, rank) for rank in change.ranks]
@@ -274,12 +274,14 @@ class Operations:
         while time.monotonic() < until:
             values = self._group.read(keys, _LOOK_SECONDS)
             if values is not None:
-                return {rank: Standing(*json.loads(value)) for rank, value in zip(change.ranks, values, strict=True)}
+                return {
+                    rank: RankStanding(*json.loads(value)) for rank, value in zip(change.ranks, values, strict=True)
+                }
             if self.stale:
                 return None
         raise ShrinkError(f"a rank is lost, and others have come to no operation for {_STAND_SECONDS:.0f} s")
 
-    def _formed(self, change: Change, standings: Mapping[int, Standing]) -> Outcome | None:
+    def _formed(self, change: GroupChange, standings: Mapping[int, RankStanding]) -> Resolution | None:
         """Form the group and return what to do about the operation; None: another rank was lost meanwhile.
 
         Raises ShrinkError.

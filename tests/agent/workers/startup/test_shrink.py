@@ -8,19 +8,19 @@ from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
     Agent,
-    Change,
     Group,
+    GroupChange,
     Operations,
-    Outcome,
+    RankStanding,
+    Resolution,
     ShrinkError,
-    Standing,
     agree,
 )
 from tests.waiting import until
 
 
-def at(finished: int, operation: str = "gradients", root: int = -1) -> Standing:
-    return Standing(finished, operation, root, "handle")
+def at(finished: int, operation: str = "gradients", root: int = -1) -> RankStanding:
+    return RankStanding(finished, operation, root, "handle")
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def at(finished: int, operation: str = "gradients", root: int = -1) -> Standing:
         pytest.param({0: at(3), 1: at(2, "b", 2)}, {0: "repeat", 1: "take"}, id="a lost root, but the result is there"),
     ],
 )
-def test_all_ranks_decide_the_same(standings: Mapping[int, Standing], outcomes: Mapping[int, str]) -> None:
+def test_all_ranks_decide_the_same(standings: Mapping[int, RankStanding], outcomes: Mapping[int, str]) -> None:
     assert {rank: agree(standings, rank) for rank in standings} == {
-        rank: Outcome(outcome) for rank, outcome in outcomes.items()
+        rank: Resolution(outcome) for rank, outcome in outcomes.items()
     }
 
 
@@ -50,7 +50,7 @@ def test_all_ranks_decide_the_same(standings: Mapping[int, Standing], outcomes: 
         pytest.param({0: at(3, "b", 0), 2: at(3, "b", 2)}, "different operations", id="two roots"),
     ],
 )
-def test_what_cannot_be_repeated(standings: Mapping[int, Standing], why: str) -> None:
+def test_what_cannot_be_repeated(standings: Mapping[int, RankStanding], why: str) -> None:
     for rank in standings:
         with pytest.raises(ShrinkError, match=why):
             agree(standings, rank)
@@ -116,8 +116,8 @@ def test_a_worker_hears_the_word_whenever_it_connects(server: ShrinkServer, work
     early = worker(0)
     until(lambda: 0 in server._workers)
     server.tell(1, [0, 2])
-    assert early.wait(0, 10) == Change(1, (0, 2))
-    assert worker(2).wait(0, 10) == Change(1, (0, 2))
+    assert early.wait(0, 10) == GroupChange(1, (0, 2))
+    assert worker(2).wait(0, 10) == GroupChange(1, (0, 2))
     assert early.wait(1, 0.01) is None
 
 
