@@ -68,8 +68,8 @@ DEFECTS: Sequence[Planted] = [
         "a rank that may have lost another one is left behind",
         WHY,
         SHRINK,
-        "(failure.hang or failure.also or doubt(failure.evidence))",
-        "(failure.hang or failure.also)",
+        "not doubt(failure.evidence) and",
+        "",
         ROUNDS,
     ),
     Planted(
