@@ -35,7 +35,7 @@ while step < STEPS and not STOP.exists():
     ddp(batch).square().mean().backward()
     optimizer.step()
     now = time.perf_counter()
-    print(f"step {step} of {dist.get_world_size()} took {1000 * (now - last):.3f} ms", flush=True)
+    print(f"step {step} of {dist.get_world_size()} took {1000 * (now - last):.3f} ms at {time.time():.4f}", flush=True)
     if rank == 0 and SAVE.exists():
         SAVE.unlink()
         torch.save({"step": step, "model": model.state_dict()}, SAVED.with_suffix(".part"))

@@ -22,11 +22,15 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import click
 
-from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
+from e2e.conftest import KUBECONFIG, fresh_namespace, install, program
+from e2e.elastic import elastic, elastic_job, log, submit, with_env
+from e2e.faults import signal_process
+from e2e.kubectl import Kubectl
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import Job, Pod, led
 from tests.torch.survivors import BEFORE, BEHIND, INSIDE, Loss, Run, play, train
@@ -37,7 +41,7 @@ OUT = Path(__file__).with_suffix(".jsonl")
 SCRIPT = Path(__file__).with_name("surviving_script.py")
 README = Path(__file__).with_name("survivors.md")
 MARKS = "<!-- begin: survivors.jsonl, written by python -m benchmarks.survivors table -->", "<!-- end -->"
-_STEP = re.compile(r"step (\d+) of (\d+) took ([\d.]+) ms")
+_STEP = re.compile(r"step (\d+) of (\d+) took ([\d.]+) ms at ([\d.]+)")
 _MILLION = {1: (256, 16, 64), 25: (1024, 24, 16), 100: (2048, 24, 16)}
 """Width, depth and batch of a model with so many million parameters."""
 
@@ -60,57 +64,160 @@ def _job(size: int, survive: bool, env: Mapping[str, str]) -> Iterator[tuple[Job
         yield job, pods, Path(name)
 
 
-def _steps(pod: Pod) -> list[tuple[int, int, float]]:
-    return [(int(step), int(size), float(took)) for step, size, took in _STEP.findall(pod.text())]
+class _Trial(Protocol):
+    """A job that trains, with one worker in each pod."""
+
+    where: str
+    size: int
+
+    def text(self, index: int) -> str:
+        """Return what a pod has printed."""
+
+    def kill(self, index: int, pid: int) -> float | None:
+        """Kill a worker; return how long the kernel took to end it, in ms. None: not known."""
+
+    def is_ready(self) -> bool:
+        """Return whether the workers would go on without one."""
+
+    def touch(self, name: str) -> None:
+        """Make a file for rank 0's script."""
+
+
+class _Local:
+    """Agents, workers and a coordinator on this machine."""
+
+    where = "local"
+
+    def __init__(self, job: Job, pods: Sequence[Pod], folder: Path) -> None:
+        self._job, self._pods, self._folder, self.size = job, pods, folder, len(pods)
+
+    def text(self, index: int) -> str:
+        return self._pods[index].output.read_text()
+
+    def kill(self, index: int, pid: int) -> float | None:
+        opened, began = os.pidfd_open(pid), time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        select.select([opened], [], [])
+        os.close(opened)
+        return 1000 * (time.monotonic() - began)
+
+    def is_ready(self) -> bool:
+        return self._job.report().survive is ShrinkState.READY
+
+    def touch(self, name: str) -> None:
+        (self._folder / name).touch()
+
+
+class _OnKind:
+    """A job on the cluster of `make cluster`, with checkpoints in the pods' memory."""
+
+    where, folder, name = "kind", "/checkpoints", "survives"
+
+    def __init__(self, kubectl: Kubectl, size: int, env: Mapping[str, str]) -> None:
+        self._kubectl, self.size = kubectl, size
+        agent = {"survive": "Auto", "startMode": "Warm", "checkpoint": {"directory": self.folder, "memory": "256Mi"}}
+        elastic = {"minReplicas": 1, "maxReplicas": size, "maxRestarts": 100_000}
+        job = elastic_job(self.name, size, train=SCRIPT.read_text(), agent=agent, elasticPolicy=elastic)
+        submit(kubectl, with_env(job, {**env, "FOLDER": self.folder, "STEPS": "1000000"}))
+
+    def text(self, index: int) -> str:
+        return log(self._kubectl, self.name, index)
+
+    def kill(self, index: int, pid: int) -> float | None:
+        signal_process(self._kubectl.get("pod", f"{self.name}-worker-{index}"), pid=pid)
+        return None
+
+    def is_ready(self) -> bool:
+        return elastic(self._kubectl, self.name).get("survive") == ShrinkState.READY
+
+    def touch(self, name: str) -> None:
+        self._kubectl("exec", f"{self.name}-worker-0", "--", "touch", f"{self.folder}/{name}")
+
+
+@contextmanager
+def _trial(kind: bool, size: int, env: Mapping[str, str]) -> Iterator[_Trial]:
+    if not kind:
+        with _job(size, True, env) as (job, pods, folder):
+            yield _Local(job, pods, folder)
+        return
+    with fresh_namespace(install(Kubectl(program("kubectl"), KUBECONFIG, "default"))) as kubectl:
+        yield _OnKind(kubectl, size, env)
 
 
 @cli.command()
 @click.option("--size", default=3, show_default=True, help="Workers, one in each pod.")
 @click.option("--kills", default=200, show_default=True, help="How many kills shall be on record for this size.")
 @click.option("--million", default=1, show_default=True, type=click.Choice([*map(str, _MILLION)]))
-def kills(size: int, kills: int, million: str) -> None:
+@click.option("--kind", is_flag=True, help="On the cluster of `make cluster`.")
+def kills(size: int, kills: int, million: str, kind: bool) -> None:
     """Kill a worker again and again; it comes back at a save each time."""
     width, depth, batch = _MILLION[int(million)]
     env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch)}
-    kept = [each for each in _load() if (each["what"], each["size"], each["million"]) == ("kill", size, int(million))]
-    with _job(size, True, env) as (job, pods, folder):
+    row = {"what": "kill", "where": "kind" if kind else "local", "size": size, "million": int(million)}
+    kept = [each for each in _load() if row.items() <= each.items()]
+    with _trial(kind, size, env) as trial:
         for number in range(len(kept), kills):
-            until(lambda: job.report().survive is ShrinkState.READY, 60)
-            time.sleep(random.uniform(0.1, 0.9))
-            found = _kill(job, pods, random.randrange(1, size))
-            _keep({"what": "kill", "size": size, "million": int(million), **found})
+            found = _kill(trial, random.randrange(1, size))
+            _keep({**row, **found})
             click.echo(f"{number + 1} of {kills}: {found}")
-            round_ = job.report().round
-            (folder / "save").touch()
-            until(lambda known=round_: job.report().round != known, 60)
-        (folder / "stop").touch()
+        trial.touch("stop")
 
 
-def _kill(job: Job, pods: Sequence[Pod], lost: int) -> dict[str, Any]:
-    """Kill a worker; return how long the others stood still, and what they did again."""
-    others = [pod for pod in pods if pod.index != lost]
-    for pod in pods:
-        pod.forget()
-    until(lambda: all(len(_steps(pod)) > 20 for pod in others), 60)
-    pid = [int(pid) for pid in re.findall(r"pid (\d+)", pods[lost].output.read_text())][-1]
-    opened = os.pidfd_open(pid)
-    events, began = len(job.events), time.monotonic()
-    os.kill(pid, signal.SIGKILL)
-    select.select([opened], [], [])
-    ended = time.monotonic() - began
-    os.close(opened)
-    smaller = len(others)
-    until(lambda: all(sum(size == smaller for _, size, _ in _steps(pod)) > 20 for pod in others), 60)
-    steps = [_steps(pod) for pod in others]
-    numbers = [[step for step, _, _ in each] for each in steps]
+def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
+    """Kill a worker; return how long the others stood still, what they did again, and how long its return took."""
+    others = [index for index in range(trial.size) if index != lost]
+    until(lambda: trial.is_ready() and all(len(_last(trial, index)) > 20 for index in others), 120)
+    before = [len(_lives(trial, index)) for index in others]
+    time.sleep(random.uniform(0.1, 0.9))
+    process_end = trial.kill(lost, _pids(trial, lost)[-1])
+    until(lambda: all(sum(step.size < trial.size for step in _last(trial, index)) > 20 for index in others), 60)
+    steps = [_last(trial, index) for index in others]
+    restarted = sum(len(_lives(trial, index)) > known for index, known in zip(others, before, strict=True))
+    trial.touch("save")
+    until(
+        lambda: all(len(_lives(trial, index)) > known and _last(trial, index) for index, known in _both(others, before))
+    )
+    lives = [_lives(trial, index)[-2:] for index in others]
+    numbers = [[step.number for step in each] for each in steps]
     return {
         "lost": lost,
-        "longest": [max(took for _, _, took in each) for each in steps],
-        "median": statistics.median(took for each in steps for _, _, took in each),
-        "process_end": 1000 * ended,
+        "longest": [max(step.took for step in each[3:]) for each in steps],
+        "median": statistics.median(step.took for each in steps for step in each),
+        "process_end": process_end,
         "repeated": sum(len(each) - len(set(each)) for each in numbers),
-        "restarted": sum(event.reason is TrainingReason.ROUND_STARTED for event in job.events[events:]),
+        "restarted": restarted,
+        "back": [1000 * (new[0].at - new[0].took / 1000 - old[-1].at) for old, new in lives],
+        "steps_again": [old[-1].number + 1 - new[0].number for old, new in lives],
     }
+
+
+class _Step(NamedTuple):
+    number: int
+    size: int
+    took: float
+    """Milliseconds."""
+    at: float
+
+
+def _both(first: Sequence[int], second: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(first, second, strict=True)
+
+
+def _pids(trial: _Trial, index: int) -> list[int]:
+    return [int(pid) for pid in re.findall(r"begins at .*, pid (\d+)", trial.text(index))]
+
+
+def _lives(trial: _Trial, index: int) -> list[list[_Step]]:
+    """Return the steps of each process that a pod's worker has been."""
+    return [_read(part) for part in re.split(r"rank \d+ begins at", trial.text(index))[1:]]
+
+
+def _last(trial: _Trial, index: int) -> list[_Step]:
+    return (_lives(trial, index) or [[]])[-1]
+
+
+def _read(text: str) -> list[_Step]:
+    return [_Step(int(step), int(size), float(took), float(at)) for step, size, took, at in _STEP.findall(text)]
 
 
 @cli.command()
@@ -125,13 +232,13 @@ def cost(million: str, seconds: float, turns: int) -> None:
         found = {}
         for survive in (True, False) if turn % 2 else (False, True):
             with _job(3, survive, env) as (_, pods, folder):
-                until(lambda pods=pods: all(len(_steps(pod)) > 5 for pod in pods), 120)
+                until(lambda pods=pods: all(len(_read(pod.text())) > 5 for pod in pods), 120)
                 for pod in pods:
                     pod.forget()
                 time.sleep(seconds)
                 (folder / "stop").touch()
                 found["with" if survive else "without"] = statistics.median(
-                    took for pod in pods for _, _, took in _steps(pod)
+                    step.took for pod in pods for step in _read(pod.text())
                 )
         _keep({"what": "cost", "size": 3, "million": int(million), **found})
         click.echo(f"{million} million: {found}, ratio {found['with'] / found['without']:.3f}")
@@ -188,15 +295,27 @@ _COLUMNS = ("what", "p50", "p95", "most", "end of the process", "usual step", "s
 def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _row(*_COLUMNS)
     yield _row(*["---"] * len(_COLUMNS))
-    for size, million in sorted({(each["size"], each["million"]) for each in found if each["what"] == "kill"}):
-        part = [each for each in found if (each["what"], each["size"], each["million"]) == ("kill", size, million)]
+    kinds = {(_where(each), each["size"], each["million"]) for each in found if each["what"] == "kill"}
+    for where, size, million in sorted(kinds):
+        part = [
+            each
+            for each in found
+            if each["what"] == "kill" and (_where(each), each["size"], each["million"]) == (where, size, million)
+        ]
         longest = sorted(took for each in part for took in each["longest"])
         p95 = longest[min(int(0.95 * len(longest)), len(longest) - 1)]
-        times = [statistics.median(longest), p95, longest[-1]]
-        times += [statistics.median(each[key] for each in part) for key in ("process_end", "median")]
+        times = [f"{took:.0f} ms" for took in (statistics.median(longest), p95, longest[-1])]
+        ends = [each["process_end"] for each in part if each["process_end"] is not None]
+        times += [f"{statistics.median(ends):.0f} ms" if ends else ""]
+        times += [f"{statistics.median(each['median'] for each in part):.0f} ms"]
         counts = [sum(each[key] for each in part) for key in ("repeated", "restarted")]
-        what = f"{size} workers, {million} million parameters: longest step of a survivor"
-        yield _row(what, *(f"{took:.0f} ms" for took in times), *counts, f"{len(part)} kills", _run(part))
+        what = f"{where}, {size} workers, {million} million parameters: longest step of a survivor"
+        yield _row(what, *times, *counts, f"{len(part)} kills", _run(part))
+        if back := sorted(took for each in part for took in each.get("back", ())):
+            what = f"{where}, {size} workers: how long the others stand still when the lost one comes back at a save"
+            shown = [statistics.median(back), back[min(int(0.95 * len(back)), len(back) - 1)], back[-1]]
+            again = sum(map(max, (each["steps_again"] for each in part if "back" in each)))
+            yield _row(what, *(f"{took:.0f} ms" for took in shown), "", "", again, "", f"{len(back)}", _run(part))
     yield from _operations([each for each in found if each["what"] == "operation"])
     for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
         part = [each for each in found if (each["what"], each["million"]) == ("cost", million)]
@@ -213,6 +332,10 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "",
         )
         yield _row(what, *shown, f"{len(part)} turns", _run(part))
+
+
+def _where(found: Mapping[str, Any]) -> str:
+    return str(found.get("where", "local"))  # the first rows have none
 
 
 def _operations(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
