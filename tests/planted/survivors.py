@@ -8,6 +8,7 @@ SHRINK = "pytorchjob_operator/rounds/shrink.py"
 WORKER = "pytorchjob_agent/workers/startup/pytorchjob_shrink.py"
 TORCH = "pytorchjob_agent/workers/startup/pytorchjob_shrink_torch.py"
 AGENT = "pytorchjob_agent/shrinks/round_shrinks.py"
+GROWTH = "pytorchjob_operator/rounds/growth.py"
 ROUNDS = ("tests/rounds/test_shrink.py",)
 RANKS = ("tests/agent/workers/startup/test_shrink.py",)
 REFERENCE = ("tests/torch/test_survivors.py",)
@@ -46,6 +47,30 @@ DEFECTS: Sequence[Planted] = [
         SHRINK,
         "(failure.stopped or not failure.hang)",
         "True",
+        ROUNDS,
+    ),
+    Planted(
+        "workers stop at a save although nobody waits",
+        "they stand still for five seconds",
+        WORKER,
+        "self._saved = self._agent.awaited",
+        "self._saved = True",
+        RANKS,
+    ),
+    Planted(
+        "workers that stand still behind a save wait for the next one",
+        "the steps of the seconds in between are repeated, or nothing is done in them",
+        GROWTH,
+        "if any(member.shrinks == ShrinkState.HELD",
+        "if False and any(member.shrinks == ShrinkState.HELD",
+        ROUNDS,
+    ),
+    Planted(
+        "nobody hears that the awaited pod is gone again",
+        "the workers stop at a save for nobody",
+        GROWTH,
+        "changes = (at is None) is not (phase.gathered_at is None)",
+        "changes = at is not None and phase.gathered_at is None",
         ROUNDS,
     ),
     Planted(

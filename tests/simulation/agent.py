@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.messages import (
     Message,
     ProtocolError,
     RoundId,
+    Shrink,
     Stop,
     Unreachable,
 )
@@ -74,7 +75,9 @@ class Agent(Sleeper):
         self.obeys = self.random.random() < 0.5
         self.survives = world.policy.survive and self.number % 5 != 0
         """Whether its workers can go on without a member."""
-        self.shrunk = 0
+        self.shrunk: Shrink | None = None
+        self.held = False
+        """Whether its workers stand still behind a save."""
         self.assigned: Assigned | None = None
         self.workers: RoundWorkers | None = None
         """None while it has none."""
@@ -166,11 +169,18 @@ class Agent(Sleeper):
             heard=heard.ranks,
             heard_ages=heard.ages,
             heard_in=heard.round,
-            shrinks=(ShrinkState.READY if self.survives else ShrinkState.GROUPS) if running else ShrinkState.NOT_READY,
+            shrinks=self._shrinks() if running else ShrinkState.NOT_READY,
             cooperative=self.cooperative and running,
             saves_on_request=self.cooperative and running,
             answered=max(self.answered, workers.saved_for if workers is not None else 0),
         )
+
+    def _shrinks(self) -> ShrinkState:
+        if not self.survives:
+            return ShrinkState.GROUPS
+        awaited = self.shrunk is not None and self.shrunk.awaited
+        self.held = awaited and (self.held or self.random.random() < 0.3)
+        return ShrinkState.HELD if self.held else ShrinkState.READY
 
     def receive(self, link: Link, data: bytes) -> None:
         """Read the leader's bytes."""
@@ -300,7 +310,9 @@ class Agent(Sleeper):
         assert shrink is not None
         assert self.workers is not None
         self.log(f"goes on without {shrink.members}: {shrink.reason[:80]}")
-        self.shrunk = shrink.number
+        before, self.shrunk = self.shrunk, shrink
+        if before is not None and before.number == shrink.number:
+            return  # only whether the others wait is new
         if self.peers is not None:
             self.peers.left = frozenset(shrink.members)
         if self.workers.state is Workers.RUN:
@@ -398,7 +410,7 @@ class Agent(Sleeper):
 
     def _next_round(self, reports: tuple[Message, ...], *, by_members: bool, caused: bool = False) -> None:
         self.reports, self.port = reports, self.world.listen(self)
-        self.answered, self.asked, self.reported_done, self.shrunk = 0, False, False, 0
+        self.answered, self.asked, self.reported_done, self.shrunk, self.held = 0, False, False, None, False
         now, inbox = self.monotonic(), self.session.inbox
         join = Join(self.port, commands.ended(inbox), caused)
         offered = by_members and waiting.may_offer(self._known()) and self._offer()

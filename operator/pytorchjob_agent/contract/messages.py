@@ -252,6 +252,8 @@ class Shrink(Message):
     """As in `Assigned`, with the failure that has led to this change."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """As in `Assigned`."""
+    awaited: bool = a_flag(default=False)
+    """True if members wait to come back: the workers stop behind their script's next save."""
     reason: str = a_text(1024, default="")
 
 

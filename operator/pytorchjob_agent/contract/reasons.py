@@ -88,6 +88,8 @@ class ShrinkState(StrEnum):
     """The round ends anyway: a restart is planned, or members are done."""
     SEVERAL = "SeveralLost"
     """Another member may be lost too."""
+    HELD = "HeldAtSave"
+    """The workers have stopped behind a save, and wait for a round with those that have left."""
     UNCLEAR = "CauseUnclear"
     """It is not certain that this member has failed first: it hangs, or may have lost another one."""
     POLICY = "RestartPolicy"

@@ -7,7 +7,7 @@ workers, by a request of another member in the round's store, or after a silence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_agent.contract.messages import LEASE_SECONDS, Stop
+from pytorchjob_agent.contract.messages import LEASE_SECONDS, Shrink, Stop
 from pytorchjob_agent.rendezvous.inbox import Inbox
 
 ALONE_SECONDS = LEASE_SECONDS
@@ -45,8 +45,8 @@ class Snapshot:
     leave_by: float | None = None
     """When this pod has to be gone; None: it may stay."""
     reported_leaving: bool = False
-    shrunk: int = 0
-    """The number of the last change of the round that the workers were told."""
+    shrunk: Shrink | None = None
+    """The last word about those that have left the round that the workers were told."""
     cut_off: bool = False
     """Whether no member has heard from the control plane for fenceSeconds."""
     fenced: bool = False
@@ -96,7 +96,7 @@ def decide(snapshot: Snapshot) -> Step:
         return Step(StepKind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
         return Step(StepKind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
-    if inbox.shrink is not None and inbox.shrink.number > snapshot.shrunk:
+    if inbox.shrink is not None and inbox.shrink is not snapshot.shrunk:
         return Step(StepKind.SHRINK, inbox.shrink.reason)
     if snapshot.peers_restart is not None and snapshot.absent:  # the coordinator decides while it answers
         return Step(StepKind.REGROUP, snapshot.peers_restart, by_members=True)

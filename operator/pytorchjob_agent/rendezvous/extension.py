@@ -65,6 +65,8 @@ class RunningWorkers:
     assigned: Assigned
     share: Share
     """Reports to rank 0 whether the workers here make progress; returns the same of all other members there."""
+    report_now: Callable[[], None] = lambda: None
+    """Lets the coordinator hear the next heartbeat at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,11 @@ class Extension:
     def begin(self, running: RunningWorkers) -> None:
         """The workers of the round have started."""
 
-    def shrink(self, number: int, ranks: Sequence[int]) -> None:
-        """Other members have left the round: from its `number`th change on, only these ranks of workers go on."""
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
+        """Other members have left the round: from its `number`th change on, only these ranks of workers go on.
+
+        `awaited`: members wait to come back, so the workers stop behind their script's next save.
+        """
 
     @property
     def reads_lines(self) -> bool:
@@ -199,10 +204,10 @@ class Extensions(Extension):
         for each in self.all:
             each.begin(running)
 
-    def shrink(self, number: int, ranks: Sequence[int]) -> None:
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
         """Tell all of them."""
         for each in self.all:
-            each.shrink(number, ranks)
+            each.shrink(number, ranks, awaited=awaited)
 
     @property
     def reads_lines(self) -> bool:

@@ -69,7 +69,7 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
         case Restart(round=id_):
             return replace(inbox, restart=message) if _concerns(inbox, id_) else inbox
         case Shrink(round=id_):
-            return replace(inbox, shrink=message) if id_ == inbox.round and _is_newer(inbox, message) else inbox
+            return replace(inbox, shrink=message) if id_ == inbox.round and _is_news(inbox, message) else inbox
         case Checkpoint(round=id_):
             return replace(inbox, checkpoint=message) if id_ in (inbox.round, _next(inbox)) else inbox
         case Save(round=id_):
@@ -125,9 +125,12 @@ def superseded(inbox: Inbox, id_: RoundId) -> bool:
     return ended_ or (assigned is not None and assigned.round > id_) or inbox.stop is not None
 
 
-def _is_newer(inbox: Inbox, message: Shrink) -> bool:
-    """Return whether a change of the round is not known yet."""
-    return inbox.shrink is None or message.number > inbox.shrink.number
+def _is_news(inbox: Inbox, message: Shrink) -> bool:
+    """Return whether a change of the round is not known yet, or whether members wait to come back."""
+    known = inbox.shrink
+    if known is None or message.number != known.number:
+        return known is None or message.number > known.number
+    return message.awaited is not known.awaited
 
 
 def _next(inbox: Inbox) -> RoundId | None:

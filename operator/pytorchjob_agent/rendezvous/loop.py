@@ -21,7 +21,7 @@ from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.collectives import find_fault
 from pytorchjob_agent.contract.first_failure import collective_words
 from pytorchjob_agent.contract.log_lines import round_line
-from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Stop
+from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Shrink, Stop
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
@@ -72,7 +72,8 @@ class ElasticAgent(LocalElasticAgent):
         self._rounds = 0
         self._workers = self._new_workers()
         self._cooperative, self._answered = False, 0
-        self._started_at, self._hangs, self._shrunk = 0.0, Hangs(), 0
+        self._started_at, self._hangs = 0.0, Hangs()
+        self._shrunk: Shrink | None = None
         self._membership.on_restart = self._membership.client.on_change = self._wakeup.wake
         self._membership.leaving = self._is_leaving
         self._membership.heartbeat = self._heartbeat
@@ -127,7 +128,7 @@ class ElasticAgent(LocalElasticAgent):
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
         self._reported_done, self._verdict, self._answered, self._cooperative = False, None, 0, False
-        self._shrunk = 0
+        self._shrunk = None
         self._workers.close()  # its progress counts for no other round
         self._membership.extensions.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
@@ -209,7 +210,13 @@ class ElasticAgent(LocalElasticAgent):
 
         context.close = close
         self._wakeup.watch(context.pids().values())
-        self._workers.begin(context.pids(), self._assigned(), self._membership.share, self._started_at)
+        self._workers.begin(
+            context.pids(),
+            self._assigned(),
+            self._membership.share,
+            self._membership.client.heartbeat_now,
+            self._started_at,
+        )
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
@@ -362,8 +369,9 @@ class ElasticAgent(LocalElasticAgent):
         """Let the workers go on without the members that have left."""
         shrink = self._membership.client.inbox.shrink
         assert shrink is not None
-        say(f"the workers go on without rank {', '.join(map(str, shrink.ranks[:10]))}: {reason}")
-        self._shrunk = shrink.number
+        if self._shrunk is None or self._shrunk.number != shrink.number:
+            say(f"the workers go on without rank {', '.join(map(str, shrink.ranks[:10]))}: {reason}")
+        self._shrunk = shrink
         self._membership.shrink(shrink)
 
     def _why_repeated(self, own: TerminationMessage, now: float) -> str:

@@ -61,10 +61,12 @@ class RoundWorkers:
 
         return torch_compat.changed_start(start)
 
-    def begin(self, pids: Mapping[int, int], assigned: Assigned, share: Share, now: float) -> None:
-        """Watch the processes that were started, by local rank; see RunningWorkers.share."""
+    def begin(
+        self, pids: Mapping[int, int], assigned: Assigned, share: Share, report_now: Callable[[], None], now: float
+    ) -> None:
+        """Watch the processes that were started, by local rank; see RunningWorkers."""
         self._pids, self._started = dict(pids), now
-        self._extensions.begin(RunningWorkers(self._pids, assigned, share))
+        self._extensions.begin(RunningWorkers(self._pids, assigned, share, report_now))
         if self._logs is not None and self._extensions.reads_lines:
             self._logs.listen(self._extensions.add_line)
 

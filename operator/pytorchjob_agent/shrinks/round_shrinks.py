@@ -9,13 +9,13 @@ import json
 import secrets
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from pytorchjob_agent.contract.environment import SURVIVE
 from pytorchjob_agent.contract.reasons import ShrinkState
-from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, RunningWorkers, StartingWorkers
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers.startup.pytorchjob_shrink import SHRINK
 
@@ -36,6 +36,7 @@ class ShrinkServer:
         self._workers: dict[int, socket.socket] = {}
         self._said: dict[int, dict[str, Any]] = {}
         self._change: dict[str, Any] | None = None
+        self.on_held: Callable[[], None] = lambda: None
         self.seconds: list[float] = []
         """For each rank that went on, how long its operation had been interrupted."""
         threading.Thread(target=self._accept, name="shrink", daemon=True).start()
@@ -53,13 +54,15 @@ class ShrinkServer:
         problems = (each["problem"] for each in said if each.get("problem"))
         if (problem := next(problems, None)) is not None:
             return _state(problem)
+        if said and all(each.get("held") for each in said):
+            return ShrinkState.HELD
         ready = sum(bool(each.get("ready")) for each in said)
         return ShrinkState.READY if ready >= self._nproc else ShrinkState.NOT_READY
 
-    def tell(self, number: int, ranks: Sequence[int]) -> None:
-        """Tell all workers which ranks go on; one that connects later hears it too."""
+    def tell(self, number: int, ranks: Sequence[int], *, awaited: bool = False) -> None:
+        """Tell all workers which ranks go on, and whether others are awaited; one that connects later hears it too."""
         with self._lock:
-            self._change = {"number": number, "ranks": [*ranks]}
+            self._change = {"number": number, "ranks": [*ranks], "awaited": awaited}
             connections = [*self._workers.values()]
             for connection in connections:
                 _send(connection, self._change)
@@ -107,6 +110,8 @@ class ShrinkServer:
         if "seconds" in what:
             self.seconds.append(float(what["seconds"]))
             say(f"rank {rank} goes on after {1000 * float(what['seconds']):.0f} ms")
+        if what.get("held"):
+            self.on_held()
         if "problem" in what:
             say(f"rank {rank} cannot go on without a lost rank: {what['problem']}")
 
@@ -145,10 +150,15 @@ class RoundShrinks(Extension):
         server = self._server
         return {} if server is None else {"shrinks": server.state.value}
 
-    def shrink(self, number: int, ranks: Sequence[int]) -> None:
+    def begin(self, running: RunningWorkers) -> None:
+        """Let the coordinator hear at once that the workers have stopped."""
+        if self._server is not None:
+            self._server.on_held = running.report_now
+
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
         """Tell the workers."""
         if self._server is not None:
-            self._server.tell(number, ranks)
+            self._server.tell(number, ranks, awaited=awaited)
 
     def over(self, *, clean: bool) -> None:
         """The workers have ended."""

@@ -7,6 +7,8 @@ script saves by itself grows right after its next save. It does not wait for a s
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import Heartbeat
+from pytorchjob_agent.contract.reasons import ShrinkState
+from pytorchjob_operator.rounds import shrink
 from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, Round, SavePace
@@ -43,16 +45,26 @@ def newcomers(transition: Transition, phase: Running) -> list[str]:
         return []
     new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
     if not new or len(round_.present) >= state.policy.max_members:
-        transition.update(replace(phase, growing_since=None, gathered_at=None))
+        _gathered(transition, replace(phase, growing_since=None), None)
         return []
     gathered_at = transition.now if phase.gathered_at is None else phase.gathered_at
-    transition.update(replace(phase, gathered_at=gathered_at))
+    _gathered(transition, phase, gathered_at)
     return [] if awaits_save(transition, round_, gathered_at) else new
+
+
+def _gathered(transition: Transition, phase: Running, at: float | None) -> None:
+    """Note since when all newcomers are there; the workers of a round that goes on without some stop at a save then."""
+    changes = (at is None) is not (phase.gathered_at is None)
+    transition.update(replace(phase, gathered_at=at))
+    for member in transition.state.in_round() if changes else ():
+        shrink.repeat(transition, member, phase.round)
 
 
 def awaits_save(transition: Transition, round_: Round, since: float) -> bool:
     """True if the round's next save comes by itself, and soon; `since`: a save after that counts."""
     pace, now = transition.state.save_pace, transition.now
+    if any(member.shrinks == ShrinkState.HELD for member in transition.state.in_round()):
+        return False
     if round_.left and not any(may_save(round_, member) for member in transition.state.in_round()):
         saved = pace is not None and pace.at >= since
         return now - pace.at < SAVE_SETTLES if pace and saved else now - since < transition.state.policy.rejoin_within

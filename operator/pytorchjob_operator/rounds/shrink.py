@@ -64,6 +64,8 @@ def _of_members(state: JobState, indices: Iterable[int]) -> ShrinkState:
         member = state.members.get(index)
         if member is None or member.connection is None or member.leaving or member.port is not None:
             return ShrinkState.SEVERAL
+        if member.shrinks == ShrinkState.HELD:
+            return ShrinkState.ENDING
         if member.shrinks != ShrinkState.READY:
             return _read(member.shrinks)
     return ShrinkState.READY
@@ -116,10 +118,15 @@ def _count(transition: Transition, failure: Failure) -> bool:
 
 
 def repeat(transition: Transition, member: Member, round_: Round, reason: str = "") -> None:
-    """Tell a member who has left its round, if anybody has; its agent knows what it has done already."""
+    """Tell a member who has left its round, if anybody has, and whether they wait to come back.
+
+    Its agent knows what it has done already.
+    """
     if not round_.left or not round_.nprocs:
         return
     members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]
     ranks = tuple(rank for each in members for rank in range(ends[each], ends[each + 1]))
     past = past_failures.encode(transition.state.history, transition.now)
-    transition.send(member, Shrink(round_.id, len(members), members, ranks, transition.state.restarts, past, reason))
+    phase, restarts = transition.state.phase, transition.state.restarts
+    awaited = isinstance(phase, Running) and phase.gathered_at is not None
+    transition.send(member, Shrink(round_.id, len(members), members, ranks, restarts, past, awaited, reason))

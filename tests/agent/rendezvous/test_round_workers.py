@@ -60,7 +60,7 @@ def test_a_script_that_does_not_poll_saves_nothing(tmp_path: Path) -> None:
 def test_a_heartbeat_has_the_age_of_the_workers_and_of_their_steps(tmp_path: Path) -> None:
     workers, training = workers_of(tmp_path), script(tmp_path)
     assert not workers.report(LATER).keys() & {*AGES}
-    workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0, time.monotonic())  # noqa: TID251  the files have the same clock
+    workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0, lambda: None, time.monotonic())  # noqa: TID251  the files have the same clock
     training.report(7, None, {})
     training.report(9, None, {})
     found, later = workers.report(LATER), workers.report(LATER + 5)

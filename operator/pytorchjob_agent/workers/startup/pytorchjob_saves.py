@@ -40,6 +40,8 @@ _PACKAGES = ("torch", "torch.distributed.checkpoint")
 """Packages that offer these functions under their own names."""
 listeners: list[Any] = []
 """What hears of each measured call: `save_begins(at)` and `save_ends(at)`, with the clock's nanoseconds."""
+after_save: list[Any] = []
+"""What is called after each save that has succeeded, without arguments."""
 _PAUSE = 1.0
 """Seconds. Libraries write several files: without known steps, a call after a shorter pause is of the same save."""
 
@@ -92,6 +94,8 @@ class SaveMeter:
             self._floats[LOAD_SECONDS] += now - began
         elif kind == _SAVE and succeeded:
             self._saved(began, now, step)
+            for call in after_save:
+                call()
 
     def _saved(self, began: float, now: float, step: int) -> None:
         if not (self._ints[COUNT] and self._continues(began, step)):

@@ -33,6 +33,8 @@ _FORM_SECONDS = 5.0
 """How long all ranks, which are there, may take to form their group."""
 _SETTLE_SECONDS = 5.0
 """How long rank 0 waits for all ranks, which have just made their group together."""
+_HELD_SECONDS = 5.0
+"""How long a rank stands still behind a save until the round ends. Nobody may be waiting any more."""
 _READY = "Ready"
 _DECIDED = "pytorchjob/shrink/decided"
 _LINE = 1024 * 1024
@@ -102,6 +104,8 @@ class Agent:
         self._changed = threading.Condition()
         self._change: GroupChange | None = None
         self._gone = False
+        self.awaited = False
+        """Whether members wait to come back."""
         self._said: dict[str, Any] = {}
         self.tell(rank=rank, secret=secret)
         threading.Thread(target=self._read, name="pytorchjob-shrink", daemon=True).start()
@@ -125,6 +129,11 @@ class Agent:
             self._changed.wait_for(lambda: self._gone or self._is_after(after), seconds)
             return self._change if self._is_after(after) else None
 
+    def hold(self, after: int, seconds: float) -> None:
+        """Wait as long as members wait to come back, and until a change after this number."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._gone or not self.awaited or self._is_after(after), seconds)
+
     def close(self) -> None:
         """End the connection."""
         with suppress(OSError):
@@ -138,11 +147,14 @@ class Agent:
         with suppress(OSError, ValueError, KeyError), self._socket.makefile("rb") as lines:
             while line := lines.readline(_LINE):
                 said = json.loads(line)
+                change = GroupChange(int(said["number"]), tuple(map(int, said["ranks"])))
                 with self._changed:
-                    self._change = GroupChange(int(said["number"]), tuple(map(int, said["ranks"])))
+                    is_new = self._change is None or change.number > self._change.number
+                    self._change, self.awaited = change, bool(said["awaited"])
                     self._changed.notify_all()
-                with suppress(Exception):  # the next word has to be heard in any case
-                    self._on_change()
+                if is_new:
+                    with suppress(Exception):  # the next word has to be heard in any case
+                        self._on_change()
         with self._changed:  # the agent has gone, and ends this process
             self._gone = True
             self._changed.notify_all()
@@ -161,7 +173,8 @@ class Group(NamedTuple):
     """Write to a key unless another rank has; returns what is there then."""
     read: Callable[[Sequence[str], float], Sequence[str] | None]
     """Wait for these keys of the store for so many seconds; None: not all of them are there."""
-    barrier: Callable[[], None]
+    barrier: Callable[[bool], bool]
+    """Wait until all ranks are here; returns whether any of them has given True. Raises RuntimeError."""
     leave: Callable[[], None]
     """End the connections to all other ranks at once."""
 
@@ -174,7 +187,7 @@ class Operations:
         self._group = group
         self._agent = Agent(address, group.rank, group.leave)
         self._number = self._finished = 0
-        self._inside = False
+        self._inside = self._saved = self._holds = False
         self.size = 0
         """Ranks of the group after a change; 0: none has left."""
         self.unchecked = False
@@ -213,22 +226,38 @@ class Operations:
         change = self._agent.change
         return change is not None and change.number > self._number
 
-    def run(self, operation: str, attempt: Callable[[bool], None], root: int = -1) -> None:
-        """Do one operation; `attempt(again)` does it in the present group, `again` restores its input before."""
+    def saved(self) -> None:
+        """The script has written a checkpoint: if members wait to come back, it is the one with which they do."""
+        self._saved = self._agent.awaited
+
+    def run(self, operation: str, attempt: Callable[[bool], None], root: int = -1, *, steps: bool = False) -> None:
+        """Do one operation; `attempt(again)` does it in the present group, `again` restores its input before.
+
+        `steps`: it is a part of a step that begins after each save of the step before, at all ranks.
+        """
         if self._inside:  # a part of another one
             attempt(False)
             return
         self._inside = True
         try:
-            self._run(operation, attempt, root)
+            self._run(operation, attempt, root, steps=steps)
         finally:
             self._inside = False
         self._finished += 1
+        if self._holds:
+            self._hold()
 
-    def _run(self, operation: str, attempt: Callable[[bool], None], root: int) -> None:
+    def _hold(self) -> None:
+        """Stand still before the step ends, as all ranks do: the round restarts from the save, and repeats no step."""
+        self._saved = self._holds = False
+        self._agent.tell(held=True)
+        self._agent.hold(self._number, _HELD_SECONDS)
+        self._agent.tell(held=False)
+
+    def _run(self, operation: str, attempt: Callable[[bool], None], root: int, *, steps: bool) -> None:
         again = False
         while True:
-            failure = ShrinkError("the group changes") if self.stale else self._try(attempt, again)
+            failure = ShrinkError("the group changes") if self.stale else self._try(attempt, again, steps=steps)
             if failure is None:
                 return
             # Outside of the `except` block: a traceback would keep the failed works, and so their connections.
@@ -236,11 +265,11 @@ class Operations:
                 return
             again = True
 
-    def _try(self, attempt: Callable[[bool], None], again: bool) -> RuntimeError | None:
+    def _try(self, attempt: Callable[[bool], None], again: bool, *, steps: bool) -> RuntimeError | None:
         """Do the operation and its barrier; return the error of a connection. Other errors are the script's."""
         try:
             attempt(again)
-            self._group.barrier()
+            self._holds = self._group.barrier(steps and self._saved)
         except RuntimeError as error:
             if not _is_of_connection(error):
                 raise

@@ -20,6 +20,7 @@ from typing import Any
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _collectives: Any = import_module(f"{_BESIDE}pytorchjob_collectives")
+_saves: Any = import_module(f"{_BESIDE}pytorchjob_saves")
 _shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
 _PACKAGE, _C10D, _DDP = "torch.distributed", "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 _CREATES, _JOIN = "_new_process_group_helper", "torch.distributed.algorithms.join"
@@ -92,10 +93,16 @@ class _Default:
     def _leave(self) -> None:
         leave(self._sockets)
 
-    def barrier(self) -> None:
-        """Wait until all ranks are here: the cheapest collective."""
-        self._flag.fill_(1)
+    def barrier(self, flag: bool) -> bool:
+        """Wait until all ranks are here, by the cheapest collective; returns whether any rank has given True."""
+        self._flag.fill_(int(flag))
         self.all_reduce(self._flag)
+        return bool(self._flag.item())
+
+    def saved(self) -> None:
+        """Hear that the script has written a checkpoint, or a file of one."""
+        if self.operations is not None:
+            self.operations.saved()
 
     def stop(self, problem: str) -> None:
         """Make no operations any more, as all ranks do at the same point of their script."""
@@ -213,7 +220,7 @@ class _Gradients:
                 added.begin(self._default, operations.size or self._size)
         if bucket.is_last():
             buckets, self._buckets = self._buckets, []
-            operations.run("gradients", lambda again: self._end(buckets, again))
+            operations.run("gradients", lambda again: self._end(buckets, again), steps=True)
             for each in buckets:
                 each.future.set_result(each.buffer)
         return added.future
@@ -399,6 +406,7 @@ _default: list[_Default] = []
 def _watch(module: Any) -> None:
     default = _Default(module)
     _default[:] = [default]
+    _saves.after_save.append(default.saved)
     _follow_groups(default, module)
     _protect(default, module)
 

@@ -86,8 +86,8 @@ def operations(server: ShrinkServer) -> Iterator[Callable[..., Operations]]:
     """Makes the operations of rank 0 of a group in which everything works, but perhaps the barrier."""
     made: list[Operations] = []
 
-    def make(barrier: Exception | None = None) -> Operations:
-        made.append(Operations(server.address, group(barrier)))
+    def make(barrier: Exception | None = None, *, other_saved: bool = False) -> Operations:
+        made.append(Operations(server.address, group(barrier, other_saved)))
         return made[-1]
 
     yield make
@@ -137,12 +137,13 @@ def test_an_agent_that_goes_frees_its_workers(server: ShrinkServer, worker: Conn
     assert left.wait(0, 60) is None
 
 
-def group(barrier: Exception | None = None) -> Group:
-    """A group of ranks 0 and 2 in which everything works, but the barrier."""
+def group(barrier: Exception | None = None, other_saved: bool = False) -> Group:
+    """A group of ranks 0 and 2 in which everything works, but perhaps the barrier; `other_saved`: rank 2's word."""
 
-    def fail() -> None:
+    def fail(saved: bool) -> bool:
         if barrier is not None:
             raise barrier
+        return saved or other_saved
 
     return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: "", lambda *_: None, fail, lambda: None)
 
@@ -173,3 +174,37 @@ def test_an_operation_within_another_is_a_part_of_it(operations: Callable[..., O
     own.run("outer", lambda _: own.run("inner", lambda _: done.append("inner")))
     assert done == ["inner"]
     assert own._finished == 1
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("other_saved", [False, True])
+def test_a_rank_stands_still_behind_the_save_of_any_rank_until_nobody_waits(
+    server: ShrinkServer, operations: Callable[..., Operations], other_saved: bool
+) -> None:
+    own, states = operations(other_saved=other_saved), list[ShrinkState]()
+
+    def on_held() -> None:
+        states.append(server.state)
+        server.tell(0, [0, 2], awaited=False)
+
+    server.on_held = on_held
+    server.tell(0, [0, 2], awaited=True)  # the change itself is done
+    until(lambda: own._agent.awaited)
+    if not other_saved:
+        own.run("gradients", lambda _: None, steps=True)
+        assert states == [], "the save before the word was too early"
+        own.saved()
+        own.run("barrier", lambda _: None)
+        assert states == [], "other files of the save may follow"
+    own.run("gradients", lambda _: None, steps=True)
+    assert states == [ShrinkState.HELD]
+    own.run("gradients", lambda _: None, steps=not other_saved)
+    assert states == [ShrinkState.HELD]
+
+
+def test_saves_go_by_as_long_as_nobody_waits(server: ShrinkServer, operations: Callable[..., Operations]) -> None:
+    own, held = operations(), list[int]()
+    server.on_held = lambda: held.append(1)
+    own.saved()
+    own.run("gradients", lambda _: None, steps=True)
+    assert held == []
