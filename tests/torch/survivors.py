@@ -175,12 +175,12 @@ def _arm(losses: list[Loss]) -> None:
         run(self, *given, **options)
         lose(BEHIND)
 
-    def tried(self: Any, attempted: Any, again: bool) -> Any:
+    def tried(self: Any, attempted: Any, again: bool, *, steps: bool) -> Any:
         def then(again: bool) -> None:
             attempted(again)
             lose(INSIDE)
 
-        return cut(attempt(self, then, again))
+        return cut(attempt(self, then, again, steps=steps))
 
     operations.run, operations._try = counted, tried
 
