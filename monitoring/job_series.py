@@ -120,7 +120,12 @@ SERIES = (
         "The percentage of the job's time in which workers ran and no loss is known.",
         (*_GOODPUT, "percent"),
     ),
-    Series("interruptions", "Rounds that ended by a failure or a loss.", (*_GOODPUT, "interruptions"), zero=True),
+    Series(
+        "interruptions",
+        "Failures and losses that ended a round, or without whose pod it went on.",
+        (*_GOODPUT, "interruptions"),
+        zero=True,
+    ),
     Series("progress_metric", "A number that the script reports.", (*_PROGRESS, "metrics"), key="metric"),
 )
 STATE = f"{PREFIX}_state"

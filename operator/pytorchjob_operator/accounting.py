@@ -8,7 +8,7 @@ sees the pods.
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from pytorchjob_agent.contract.messages import Failed, Heartbeat, Resumed
+from pytorchjob_agent.contract.messages import Draining, Failed, Heartbeat, Resumed
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import InterruptionKind
 from pytorchjob_operator.goodput.ledger import Interruption, JobStage, Ledger, Sight, StepsSeen, advance
@@ -84,7 +84,7 @@ def observe(account: Account, before: JobState, input_: Input, decision: Decisio
         goes_back=told.goes_back,
         begins=Trigger.ROUND_FORMED in triggers,
         adopts=Trigger.ROUND_REPORTED in triggers,
-        interruption=_interruption(before, decision, now),
+        interruption=_interruption(before, decision, now) or _gone_on(before, input_, decision, now),
         cause=InterruptionKind.POD_LOST if _turns_out_lost(before, after) else None,
         missed=_missed(before, decision),
         ended_age=told.ended_age,
@@ -207,6 +207,22 @@ def _interruption(before: JobState, decision: Decision, now: float) -> Interrupt
         InterruptionKind.POD_LOST if trigger is Trigger.MEMBER_LOST else InterruptionKind.CRASH if failures else None
     )
     return Interruption(max(now - min(known, default=now), 0.0), hung, cause)
+
+
+def _gone_on(before: JobState, input_: Input, decision: Decision, now: float) -> Interruption | None:
+    """Return how the training stood still before its round went on without a member; None: it did not."""
+    phase = before.phase
+    if not isinstance(phase, Running) or Trigger.MEMBER_LEFT not in decision.triggers:
+        return None
+    match input_:
+        case MessageReceived(message=Draining()):
+            return None
+        case MessageReceived(message=Failed() as message):
+            failure = stored_failure(message, 0, now, 0)
+            return None if failure is None else _failed((failure,), now)
+        case _:
+            last = min(_last_signs(phase.round, before, decision.state), default=now)
+            return Interruption(max(now - last, 0.0), cause=InterruptionKind.POD_LOST)
 
 
 def _last_signs(round_: Round, before: JobState, after: JobState) -> list[float]:

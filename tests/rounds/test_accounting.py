@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from pytorchjob_agent.contract.messages import LEASE_SECONDS, Done, Failed, Heartbeat, Resumed, RoundId
+from pytorchjob_agent.contract.messages import LEASE_SECONDS, Done, Draining, Failed, Heartbeat, Resumed, RoundId
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.accounting import synced
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Causes
@@ -117,6 +118,52 @@ def loses_a_connection() -> Job:
     del job.links[1]
     job.passes(RECONNECT_SECONDS, step=11)
     assert not job.runs
+    return job
+
+
+READY = {"shrinks": ShrinkState.READY.value}
+
+
+def survivors() -> Job:
+    """A trained job whose workers go on without a lost one."""
+    job = new(3, min_members=1, survive=True)
+    job.waits(0, 1, 2)
+    trains(job, 11, 1, **READY)
+    return job
+
+
+def goes_on_without_a_killed_worker() -> Job:
+    job = survivors()
+    job.fails(1, "killed by SIGKILL", exit_code=137)
+    assert job.runs
+    trains(job, 10, 12, silent=(1,), **READY)
+    return job
+
+
+def goes_on_without_a_frozen_worker() -> Job:
+    job = survivors()
+    job.passes(5, step=11, **READY)
+    job.fails(1, "stopped by a signal", hang=True, stopped=True, idle=5.0)
+    assert job.runs
+    trains(job, 10, 12, silent=(1,), **READY)
+    return job
+
+
+def goes_on_without_a_silent_agent() -> Job:
+    job = survivors()
+    job.passes(LEASE_SECONDS, silent=(1,), step=11, **READY)
+    assert job.runs
+    assert job.state.round is not None
+    assert job.state.round.left
+    trains(job, 10, 12, silent=(1,), **READY)
+    return job
+
+
+def goes_on_without_a_pod_that_leaves() -> Job:
+    job = survivors()
+    job.says(1, Draining(20.0, "preempted"))
+    assert job.runs
+    trains(job, 10, 12, silent=(1,), **READY)
     return job
 
 
@@ -261,6 +308,17 @@ STORIES = [
         {STARTUP: 1, RUNNING: 10, DETECTION: RECONNECT_SECONDS},
         id="an agent loses its connection for good",
     ),
+    pytest.param(goes_on_without_a_killed_worker, {STARTUP: 1, RUNNING: 20}, id="the others go on at once"),
+    pytest.param(
+        goes_on_without_a_frozen_worker,
+        {STARTUP: 1, RUNNING: 20, HUNG: 5},
+        id="the others go on once it is known that a worker is frozen",
+    ),
+    pytest.param(
+        goes_on_without_a_silent_agent,
+        {STARTUP: 1, RUNNING: 20, DETECTION: LEASE_SECONDS},
+        id="the others go on once an agent is known to be lost",
+    ),
     pytest.param(
         loses_a_pod_and_waits_for_a_node,
         {STARTUP: 1, RUNNING: 10, WAITS: 20, RECOVERY: 3},
@@ -317,6 +375,8 @@ def test_stories(story: Callable[[], Job], expected_seconds: dict[TimeClass, flo
     [
         pytest.param(fails, 1, id="a failure"),
         pytest.param(falls_silent, 1, id="a loss"),
+        pytest.param(goes_on_without_a_silent_agent, 1, id="a loss after which the others go on"),
+        pytest.param(goes_on_without_a_pod_that_leaves, 0, id="a pod that leaves, and the others go on"),
         pytest.param(saves_on_request, 0, id="a pod that leaves in time"),
         pytest.param(ends, 0, id="success"),
     ],
@@ -340,6 +400,8 @@ def crashes_because_a_pod_is_lost() -> Job:
     ("end", "causes"),
     [
         pytest.param(fails, Causes(crashes=1), id="a worker fails"),
+        pytest.param(goes_on_without_a_killed_worker, Causes(crashes=1), id="a worker fails, and the others go on"),
+        pytest.param(goes_on_without_a_frozen_worker, Causes(hangs=1), id="a worker is frozen, and the others go on"),
         pytest.param(hangs, Causes(hangs=1), id="workers hang"),
         pytest.param(falls_silent, Causes(pod_losses=1), id="an agent is silent"),
         pytest.param(crashes_because_a_pod_is_lost, Causes(pod_losses=1), id="a lost pod lets the others fail"),

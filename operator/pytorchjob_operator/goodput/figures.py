@@ -31,7 +31,7 @@ class Figures:
 
     seconds: Mapping[TimeClass, float]
     interruptions: int = 0
-    """Rounds that ended by a failure or a loss."""
+    """Failures and losses that ended a round, or without whose pod it went on."""
     steps_known: bool = True
     """False: running time counts as running, and replayed steps are unknown."""
     new_steps: int = 0

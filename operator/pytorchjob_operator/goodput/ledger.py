@@ -49,7 +49,7 @@ _OF_STAGE = {
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The workers of a round have ended by a failure or a loss."""
+    """A failure or a loss has ended the workers of a round, or has let them stand still until they went on."""
 
     seconds: float = 0.0
     """For how long this was not noticed."""
@@ -128,7 +128,7 @@ class Ledger:
     unsteady: bool = False
     """True if steps went back within a round. Replayed steps are unknown then."""
     interruptions: int = 0
-    """Rounds that ended by a failure or a loss."""
+    """Failures and losses that ended a round, or without whose member it went on."""
     causes: Causes = field(default_factory=Causes)
     new_steps: int = 0
     """Steps that no earlier round had done, without the first ones of each round: the seconds of running hold them."""

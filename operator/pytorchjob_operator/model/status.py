@@ -306,7 +306,8 @@ class GoodputStatus(Model):
         " and replayed steps are unknown.",
     )
     interruptions: Count | None = Field(
-        default=None, description="Rounds that ended by a failure or a loss. Unset: none."
+        default=None,
+        description="Failures and losses that ended a round, or without whose pod it went on. Unset: none.",
     )
     pod_losses: Count | None = Field(default=None, description="Interruptions by lost pods. Unset: none.")
     crashes: Count | None = Field(default=None, description="Interruptions by failed workers. Unset: none.")
