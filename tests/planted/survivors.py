@@ -50,6 +50,22 @@ DEFECTS: Sequence[Planted] = [
         ROUNDS,
     ),
     Planted(
+        "one of several pods without a connection is taken for the lost one",
+        "the others would go on without a pod that lives",
+        "pytorchjob_operator/rounds/losses.py",
+        "sum(member.connection is None for member in members) == 1",
+        "sum(member.connection is None for member in members) >= 1",
+        ROUNDS,
+    ),
+    Planted(
+        "a pod whose workers' connections have ended may still connect again",
+        "the others stand still for seconds",
+        "pytorchjob_operator/rounds/losses.py",
+        "if member.lost_at is not None and _workers_have_lost_it(state):",
+        "if False and _workers_have_lost_it(state):",
+        ROUNDS,
+    ),
+    Planted(
         "workers stop at a save although nobody waits",
         "they stand still for five seconds",
         WORKER,

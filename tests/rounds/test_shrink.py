@@ -105,6 +105,31 @@ def test_a_lost_pod_leaves_its_round() -> None:
     assert job.runs
 
 
+def test_a_pod_is_lost_at_once_if_its_connections_to_agent_and_workers_have_ended() -> None:
+    job = surviving()
+    job.breaks(1)
+    job.passes(0.5, silent=[1], **READY)
+    assert shrinks(job, 0) == [], "it may connect again"
+    job.passes(1, silent=[1], shrinks=ShrinkState.BROKEN.value)
+    assert shrinks(job, 0)[0].ranks == (1,)
+    assert job.runs
+
+
+def test_a_connection_among_workers_that_breaks_is_no_lost_pod() -> None:
+    job = surviving()
+    job.passes(2, shrinks=ShrinkState.BROKEN.value)
+    assert shrinks(job, 0) == []
+
+
+def test_which_of_two_pods_without_a_connection_is_lost_is_not_known() -> None:
+    job = surviving()
+    for index in (1, 2):
+        job.breaks(index)
+    job.passes(1, silent=[1, 2], shrinks=ShrinkState.BROKEN.value)
+    assert job.runs
+    assert shrinks(job, 0) == []
+
+
 def test_a_pod_that_terminates_leaves_at_once_and_is_stopped() -> None:
     job = surviving()
     job.says(1, Draining(20.0, "preempted"))

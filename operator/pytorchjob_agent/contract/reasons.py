@@ -88,6 +88,8 @@ class ShrinkState(StrEnum):
     """The round ends anyway: a restart is planned, or members are done."""
     SEVERAL = "SeveralLost"
     """Another member may be lost too."""
+    BROKEN = "ConnectionBroken"
+    """As READY; and an operation has lost its connection to a rank of another member."""
     HELD = "HeldAtSave"
     """The workers have stopped behind a save, and wait for a round with those that have left."""
     UNCLEAR = "CauseUnclear"

@@ -36,7 +36,8 @@ class ShrinkServer:
         self._workers: dict[int, socket.socket] = {}
         self._said: dict[int, dict[str, Any]] = {}
         self._change: dict[str, Any] | None = None
-        self.on_held: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when the coordinator has to hear of the workers at once."""
         self.seconds: list[float] = []
         """For each rank that went on, how long its operation had been interrupted."""
         threading.Thread(target=self._accept, name="shrink", daemon=True).start()
@@ -54,6 +55,8 @@ class ShrinkServer:
         problems = (each["problem"] for each in said if each.get("problem"))
         if (problem := next(problems, None)) is not None:
             return _state(problem)
+        if any(each.get("broken") for each in said):
+            return ShrinkState.BROKEN
         if said and all(each.get("held") for each in said):
             return ShrinkState.HELD
         ready = sum(bool(each.get("ready")) for each in said)
@@ -110,8 +113,8 @@ class ShrinkServer:
         if "seconds" in what:
             self.seconds.append(float(what["seconds"]))
             say(f"rank {rank} goes on after {1000 * float(what['seconds']):.0f} ms")
-        if what.get("held"):
-            self.on_held()
+        if what.get("held") or what.get("broken"):
+            self.on_news()
         if "problem" in what:
             say(f"rank {rank} cannot go on without a lost rank: {what['problem']}")
 
@@ -151,9 +154,9 @@ class RoundShrinks(Extension):
         return {} if server is None else {"shrinks": server.state.value}
 
     def begin(self, running: RunningWorkers) -> None:
-        """Let the coordinator hear at once that the workers have stopped."""
+        """Let the coordinator hear at once that the workers stand still, and why."""
         if self._server is not None:
-            self._server.on_held = running.report_now
+            self._server.on_news = running.report_now
 
     def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
         """Tell the workers."""

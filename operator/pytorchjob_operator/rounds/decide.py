@@ -18,6 +18,7 @@ from pytorchjob_agent.contract.messages import (
     Resumed,
     Unreachable,
 )
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.rounds import (
     arrivals,
     checkpoint_problems,
@@ -65,10 +66,13 @@ def decide(state: JobState, input_: Input, now: float) -> Decision:
 
 
 def _follow_up(transition: Transition, input_: Input) -> None:
-    """Do what has become due. A heartbeat changes little and comes often: it completes planned restarts only."""
+    """Do what has become due. A heartbeat changes little and comes often: it matters if workers wait for the answer."""
     if isinstance(input_, MessageReceived) and isinstance(input_.message, Heartbeat):
         phase = transition.state.phase
-        if isinstance(phase, Running) and phase.planned is not None:
+        shrinks = input_.message.shrinks
+        if shrinks == ShrinkState.BROKEN:
+            losses.find_lost_members(transition)
+        elif isinstance(phase, Running) and (phase.planned is not None or shrinks == ShrinkState.HELD):
             running.advance(transition, phase)
         return
     if not isinstance(input_, MessageReceived):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS, Terminating
-from pytorchjob_agent.contract.reasons import TrainingReason
+from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, shrink, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
@@ -211,9 +211,18 @@ def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
 
 def _patience(transition: Transition, member: Member) -> float:
     state = transition.state
+    if member.lost_at is not None and _workers_have_lost_it(state):
+        return 0.0
     if member.index not in state.pods and state.pods and awaited.is_away(transition, member.index, member.pod_uid):
         return RECONNECT_SECONDS / 2  # the operator knows that its pod is gone
     return RECONNECT_SECONDS if member.lost_at is not None else LEASE_SECONDS
+
+
+def _workers_have_lost_it(state: JobState) -> bool:
+    """Return whether workers have lost a connection, and all members but one are connected: then it is that one."""
+    members = state.in_round()
+    broken = any(member.shrinks == ShrinkState.BROKEN and member.connection is not None for member in members)
+    return broken and sum(member.connection is None for member in members) == 1
 
 
 def _remove(transition: Transition, member: Member, why: str) -> None:

@@ -66,7 +66,7 @@ def _of_members(state: JobState, indices: Iterable[int]) -> ShrinkState:
             return ShrinkState.SEVERAL
         if member.shrinks == ShrinkState.HELD:
             return ShrinkState.ENDING
-        if member.shrinks != ShrinkState.READY:
+        if member.shrinks not in (ShrinkState.READY, ShrinkState.BROKEN):
             return _read(member.shrinks)
     return ShrinkState.READY
 
@@ -99,6 +99,8 @@ def go_on(transition: Transition, phase: Running, lost: Member, reason: str, fai
         if failure is not None:
             repeat(transition, known, round_, reason)  # it reports its failure to no other coordinator
     for member in transition.state.in_round():
+        if member.shrinks == ShrinkState.BROKEN:  # another lost connection has to be reported anew
+            member = transition.put(replace(member, shrinks=ShrinkState.READY))
         repeat(transition, member, round_, reason)
     transition.reason = f"round {round_.id} goes on with {count(len(round_.present), 'member')}: {reason}"
     transition.record(TrainingReason.WENT_ON, f"Round {transition.reason.removeprefix('round ')}", warning=True)

@@ -274,6 +274,7 @@ class Operations:
             if not _is_of_connection(error):
                 raise
             error.__traceback__ = error.__context__ = None
+            self._agent.tell(broken=True)
             return error
         return None
 
@@ -292,7 +293,7 @@ class Operations:
                 continue
             outcome = self._formed(change, standings)
             if outcome is not None:
-                self._agent.tell(seconds=time.monotonic() - began)
+                self._agent.tell(broken=False, seconds=time.monotonic() - began)
                 return outcome
 
     def _standings(self, change: GroupChange, own: RankStanding) -> Mapping[int, RankStanding] | None:

@@ -164,9 +164,16 @@ def test_without_a_word_the_error_of_the_connection_reaches_the_script(
 ) -> None:
     lost = operations(RuntimeError("[/x/gloo/transport/tcp/pair.cc:561] Connection closed by peer"))
     until(lambda: 0 in server._workers)
-    server.close()
+    states = list[ShrinkState]()
+
+    def on_news() -> None:
+        states.append(server.state)
+        server.close()
+
+    server.on_news = on_news
     with pytest.raises(RuntimeError, match="closed by peer"):
         lost.run("barrier", lambda _: None)
+    assert states == [ShrinkState.BROKEN], "the coordinator hears of it at once"
 
 
 def test_an_operation_within_another_is_a_part_of_it(operations: Callable[..., Operations]) -> None:
@@ -187,7 +194,7 @@ def test_a_rank_stands_still_behind_the_save_of_any_rank_until_nobody_waits(
         states.append(server.state)
         server.tell(0, [0, 2], awaited=False)
 
-    server.on_held = on_held
+    server.on_news = on_held
     server.tell(0, [0, 2], awaited=True)  # the change itself is done
     until(lambda: own._agent.awaited)
     if not other_saved:
@@ -204,7 +211,7 @@ def test_a_rank_stands_still_behind_the_save_of_any_rank_until_nobody_waits(
 
 def test_saves_go_by_as_long_as_nobody_waits(server: ShrinkServer, operations: Callable[..., Operations]) -> None:
     own, held = operations(), list[int]()
-    server.on_held = lambda: held.append(1)
+    server.on_news = lambda: held.append(1)
     own.saved()
     own.run("gradients", lambda _: None, steps=True)
     assert held == []
