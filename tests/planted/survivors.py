@@ -117,7 +117,7 @@ DEFECTS: Sequence[Planted] = [
         "workers that cannot go on are told to",
         WHY,
         SHRINK,
-        "if member.shrinks != ShrinkState.READY:",
+        "if member.shrinks not in (ShrinkState.READY, ShrinkState.BROKEN):",
         "if False:",
         ROUNDS,
     ),
