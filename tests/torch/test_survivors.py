@@ -149,6 +149,34 @@ def with_a_static_graph(rank: int) -> Result:
     return train(rank, static_graph=True)
 
 
+def with_a_compiled_model(rank: int) -> Result:
+    """torch.compile around DistributedDataParallel, which it traces through."""
+    ddp = torch.compile(DistributedDataParallel(model()), backend="eager")
+    for step in range(3):
+        ddp(batch(step, rank)).square().mean().backward()
+    return [], [], 0.0
+
+
+def with_a_compiled_module(rank: int) -> Result:
+    """torch.compile below DistributedDataParallel, as torch recommends it."""
+    own, sizes = model(), []
+    ddp = DistributedDataParallel(torch.compile(own, backend="eager"))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    for step in range(12):
+        optimizer.zero_grad()
+        ddp(batch(step, rank)).square().mean().backward()
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+    return sizes, torch.cat([each.detach().reshape(-1) for each in own.parameters()]).tolist(), 0.0
+
+
+def test_a_compiled_module_goes_on() -> None:
+    run = play(SIZE, [Loss(1, 5, INSIDE)], with_a_compiled_module)
+    assert [each.error for each in run.survivors] == ["", ""]
+    assert [each.sizes[-1] for each in run.survivors] == [2, 2]
+    assert run.survivors[0].parameters == run.survivors[1].parameters
+
+
 def joining_late(rank: int) -> Result:
     """Uneven batches after some even ones."""
     ddp = DistributedDataParallel(model())
@@ -228,6 +256,7 @@ def catching(rank: int) -> Result:
         (with_a_hook, ShrinkState.HOOK),
         (with_uneven_batches, ShrinkState.MODEL),
         (with_a_static_graph, ShrinkState.MODEL),
+        (with_a_compiled_model, ShrinkState.COMPILED),
     ],
 )
 def test_what_is_not_supported_runs_as_without_us_and_says_so(script: Script, why: ShrinkState) -> None:
