@@ -262,7 +262,7 @@ def catching(rank: int) -> Result:
 def test_what_is_not_supported_runs_as_without_us_and_says_so(script: Script, why: ShrinkState) -> None:
     run = play(SIZE, [], script)
     assert [each.error for each in run.survivors] == [""] * SIZE
-    assert set(run.states) == {why}
+    assert set(run.states) <= ({why} if POSSIBLE else {why, ShrinkState.TORCH})
 
 
 def test_a_script_that_catches_errors_sees_none() -> None:
