@@ -318,7 +318,7 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield _row(what, *(f"{took:.0f} ms" for took in shown), "", "", again, "", f"{len(back)}", _run(part))
     yield from _operations([each for each in found if each["what"] == "operation"])
     for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
-        part = [each for each in found if (each["what"], each["million"]) == ("cost", million)]
+        part = [each for each in found if (each["what"], each.get("million")) == ("cost", million)]
         ratios = sorted(each["with"] / each["without"] for each in part)
         usual = statistics.median(each["without"] for each in part)
         what = f"3 workers, {million} million parameters: a step with the field by one without it"
