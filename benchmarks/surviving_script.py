@@ -1,6 +1,7 @@
 """A training with DistributedDataParallel that prints how long each step took, for `benchmarks/survivors`.
 
-It knows nothing of this project. Rank 0 saves when the benchmark writes a file, and all end when it writes another one.
+It knows nothing of this project. With REPORTS it calls `progress`: a job that fails often and reports no steps ends.
+Rank 0 saves when the benchmark writes a file, and all end when it writes another one.
 """
 
 import os
@@ -14,6 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 FOLDER, WIDTH, DEPTH = Path(os.environ["FOLDER"]), int(os.environ["WIDTH"]), int(os.environ["DEPTH"])
 BATCH, STEPS = int(os.environ["BATCH"]), int(os.environ["STEPS"])
 SAVE, STOP, SAVED = FOLDER / "save", FOLDER / "stop", FOLDER / "saved.pt"
+
+if REPORTS := bool(os.environ.get("REPORTS")):
+    from pytorchjob_agent import progress
 
 dist.init_process_group("gloo")
 rank = int(os.environ["RANK"])
@@ -36,6 +40,8 @@ while step < STEPS and not STOP.exists():
     optimizer.step()
     now = time.perf_counter()
     print(f"step {step} of {dist.get_world_size()} took {1000 * (now - last):.3f} ms at {time.time():.4f}", flush=True)
+    if REPORTS:
+        progress(step)
     if rank == 0 and SAVE.exists():
         SAVE.unlink()
         torch.save({"step": step, "model": model.state_dict()}, SAVED.with_suffix(".part"))

@@ -118,7 +118,7 @@ class _OnKind:
         agent = {"survive": "Auto", "startMode": "Warm", "checkpoint": {"directory": self.folder, "memory": "256Mi"}}
         elastic = {"minReplicas": 1, "maxReplicas": size, "maxRestarts": 100_000}
         job = elastic_job(self.name, size, train=SCRIPT.read_text(), agent=agent, elasticPolicy=elastic)
-        submit(kubectl, with_env(job, {**env, "FOLDER": self.folder, "STEPS": "1000000"}))
+        submit(kubectl, with_env(job, {**env, "FOLDER": self.folder, "STEPS": "1000000", "REPORTS": "yes"}))
 
     def text(self, index: int) -> str:
         return log(self._kubectl, self.name, index)
