@@ -50,8 +50,6 @@ TOKEN_AUDIENCE = "pytorchjob-operator"  # noqa: S105  (a name, no secret)
 CONTAINER = "pytorch"
 PORT_NAME = "pytorchjob-port"
 DEFAULT_PORT = 23456
-STATIC_RENDEZVOUS = "static"
-"""torchrun's rendezvous of a fixed size."""
 IN_AGENT_COMMANDS = "pytorchjob"
 """In every command that starts the agent: its own name, the module's, and that of the rendezvous backend."""
 

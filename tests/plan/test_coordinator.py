@@ -51,22 +51,12 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
         pytest.param({"workers": 2}, Policy(3, 3), id="a fixed job needs all of its pods"),
         pytest.param(
             {"master": None, "workers": 3, "elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}},
-            Policy(2, 4, survive=True),
-            id="an elastic one as many as its range says, and they go on without a lost one",
-        ),
-        pytest.param(
-            {"workers": 3, "elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}, "agent": {"survive": "Off"}},
-            Policy(3, 5),
-            id="unless the user opts out",
-        ),
-        pytest.param(
-            {"agent": {"survive": "Auto", "rejoinWithinSeconds": 60}},
-            Policy(2, 2, survive=True, rejoin_within=60.0),
-            id="of a job of a fixed size only if the user wants it",
+            Policy(2, 4),
+            id="an elastic one as many as its range says",
         ),
         pytest.param(
             {"workers": 3, "elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}},
-            Policy(3, 5, survive=True),
+            Policy(3, 5),
             id="and its Master",
         ),
         pytest.param({"restart": NEVER}, Policy(2, 2, max_restarts=0), id="Never forgives nothing"),

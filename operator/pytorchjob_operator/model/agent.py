@@ -201,7 +201,7 @@ class AgentPolicy(Model):
         default=None,
         description="Auto: the workers of an elastic job go on without a lost pod, in the same processes and without"
         " a repeated step, where that is known to be right: DistributedDataParallel with gloo, torch 2.15. Off: each"
-        " loss restarts all workers. Unset: Auto for jobs with fewer minReplicas than maxReplicas.",
+        " loss restarts all workers. Unset: Off.",
     )
     rejoin_within_seconds: Window | None = Field(
         default=None,

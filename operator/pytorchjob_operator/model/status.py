@@ -192,7 +192,7 @@ class ElasticStatus(Model):
     survive: Annotated[str, Field(max_length=32)] | None = Field(
         default=None,
         description="Ready if the workers would go on without a lost pod, or in one word why a new round would begin."
-        " Unset: spec.agent.survive is Off, or the job has a fixed size. Example: SeveralGroups.",
+        " Unset: spec.agent.survive is Off. Example: SeveralGroups.",
     )
     last_restart: RestartStatus | None = Field(default=None, description="The latest restart. Unset: no restarts.")
 

@@ -12,12 +12,11 @@ from datetime import datetime
 
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode
+from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode, SurviveMode
 from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import elastic, job_limits, members, replicas, restart, threats
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
@@ -131,8 +130,8 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
     found = replace(found, early_errors=options.early_exits) if options.early_exits else found
     warm = spec.agent is not None and spec.agent.start_mode not in (None, StartMode.COLD)
     found = replace(found, rejoin_timeout=_WARM_REJOIN_SECONDS) if warm else found
-    if agent_variables.survives(job):
-        within = spec.agent.rejoin_within_seconds if spec.agent else None
+    if spec.agent is not None and spec.agent.survive is SurviveMode.AUTO:
+        within = spec.agent.rejoin_within_seconds
         found = replace(found, survive=True, rejoin_within=found.rejoin_within if within is None else float(within))
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
     found = found if last_call is None else replace(found, last_call_timeout=last_call)

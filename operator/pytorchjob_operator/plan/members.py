@@ -5,6 +5,7 @@ from pytorchjob_operator.names import IN_AGENT_COMMANDS, ReplicaType
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.environment import agent_variables
+from pytorchjob_operator.plan.environment.replica import nodes
 
 
 def coordinated_roles(job: PyTorchJob, options: Options) -> frozenset[ReplicaType]:
@@ -21,7 +22,7 @@ def limits(job: PyTorchJob) -> tuple[int, int]:
     master = replicas.count(job, ReplicaType.MASTER)
     if job.spec.elastic_policy is None:
         return replicas.total(job), replicas.total(job)
-    least, most = replicas.nodes(job)
+    least, most = nodes(job)
     return least + master, most + master
 
 

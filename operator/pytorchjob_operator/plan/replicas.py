@@ -101,18 +101,3 @@ def _from_before_the_resume(job: PyTorchJob, pod: Pod) -> bool:
         return True
     resumed_at = job.status.start_time
     return pod.created_at is not None and resumed_at is not None and pod.created_at < resumed_at
-
-
-def nodes(job: PyTorchJob) -> tuple[int, int]:
-    """Return the least and the most pods that train together.
-
-    An elastic job counts only its workers (v1). A static rendezvous has a fixed size and counts every rank. A
-    standalone run has one node; v1's range made torchrun wait for nodes that never come.
-    """
-    elastic = job.spec.elastic_policy
-    if elastic is None or elastic.rdzv_backend == names.STATIC_RENDEZVOUS:
-        return total(job), total(job)
-    if elastic.standalone:
-        return 1, 1
-    workers = count(job, ReplicaType.WORKER)
-    return elastic.min_replicas or workers, elastic.max_replicas or workers

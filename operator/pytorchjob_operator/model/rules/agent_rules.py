@@ -51,9 +51,9 @@ AGENT = (
     Rule(
         path=_AGENT,
         field="rejoinWithinSeconds",
-        message="is only for workers that go on without a lost pod: remove survive: Off, or rejoinWithinSeconds",
-        cel="!has(self.rejoinWithinSeconds) || !has(self.survive) || self.survive == 'Auto'",
-        broken=lambda agent: "rejoinWithinSeconds" in agent and agent.get("survive", "Auto") != "Auto",
+        message="is only for workers that go on without a lost pod: set survive to Auto, or remove rejoinWithinSeconds",
+        cel="!has(self.rejoinWithinSeconds) || (has(self.survive) && self.survive == 'Auto')",
+        broken=lambda agent: "rejoinWithinSeconds" in agent and agent.get("survive") != "Auto",
     ),
     Rule(
         path=f"{_AGENT}.checkpoint",

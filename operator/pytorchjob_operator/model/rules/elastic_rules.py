@@ -5,7 +5,6 @@ What torchrun itself refuses (torch.distributed.elastic.rendezvous) is refused b
 
 import re
 
-from pytorchjob_operator import names
 from pytorchjob_operator.model.rules.rule import MASTER, ROLES, WORKER, Node, Rule, elastic_policy, replicas
 
 _ELASTIC = "spec.elasticPolicy"
@@ -39,7 +38,7 @@ def _both_nproc(spec: Node) -> bool:
 def _static_that_moves(spec: Node) -> bool:
     policy, workers = elastic_policy(spec), replicas(spec, WORKER)
     bounds = {policy.get("minReplicas", workers), policy.get("maxReplicas", workers)}
-    return policy.get("rdzvBackend") == names.STATIC_RENDEZVOUS and workers > 0 and bounds != {workers}
+    return policy.get("rdzvBackend") == "static" and workers > 0 and bounds != {workers}
 
 
 def _standalone_in_company(spec: Node) -> bool:

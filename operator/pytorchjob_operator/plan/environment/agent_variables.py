@@ -81,20 +81,11 @@ def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Varia
     given, at = own_names(template), coordinator(job, template, options)
     endpoint = [] if at is None else _endpoint(job, replica, at)
     settings = [*_settings(job.spec.agent or AgentPolicy()), *([] if at is None else _grace(template))]
-    if at is not None and survives(job):
-        settings.append({"name": SURVIVE, "value": SurviveMode.AUTO.value.lower()})
     if at is not None and (gpus := nproc.gpus(template)):
         settings.append({"name": GPUS, "value": str(gpus)})
     if keeps_caches(job, template, options):
         settings.append({"name": CACHES, "value": cache_volume.rules(template).to_json()})
     return [*endpoint, *(setting for setting in settings if setting["name"] not in given)]
-
-
-def survives(job: PyTorchJob) -> bool:
-    """Whether workers go on without a lost pod, where they can: unless the user opts out, or the size is fixed."""
-    mode = job.spec.agent.survive if job.spec.agent else None
-    least, most = replicas.nodes(job)
-    return mode is SurviveMode.AUTO or (mode is None and least < most)
 
 
 def problem(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
@@ -186,6 +177,8 @@ def _settings(policy: AgentPolicy) -> Iterator[Variable]:
         yield {"name": START_MODE, "value": policy.start_mode.value.lower()}
     if policy.preload:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
+    if policy.survive is SurviveMode.AUTO:
+        yield {"name": SURVIVE, "value": policy.survive.value.lower()}
     if policy.fence_seconds is not None:
         yield {"name": FENCE, "value": str(policy.fence_seconds)}
     if policy.checkpoint is not None:

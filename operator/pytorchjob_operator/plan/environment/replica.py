@@ -12,6 +12,7 @@ from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.environment import agent_variables, nproc, rendezvous_conf
 from pytorchjob_operator.plan.replicas import Replica
 
+_STATIC = "static"
 _IS_HOST = "is_host"
 
 
@@ -39,7 +40,7 @@ def _master(job: PyTorchJob) -> ReplicaType | None:
     if job.spec.pytorch_replica_specs.master is not None:
         return ReplicaType.MASTER
     elastic = job.spec.elastic_policy
-    return ReplicaType.WORKER if elastic is None or elastic.rdzv_backend == names.STATIC_RENDEZVOUS else None
+    return ReplicaType.WORKER if elastic is None or elastic.rdzv_backend == _STATIC else None
 
 
 def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
@@ -51,7 +52,7 @@ def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     """Return nodes, processes per node, and the rendezvous of an elastic job."""
     elastic, processes, template = job.spec.elastic_policy, _nproc(job, replica, options), _template(job, replica)
-    low, high = replicas.nodes(job)
+    low, high = nodes(job)
     here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
     if elastic is not None and elastic.n_proc_per_node is not None:
         here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
@@ -67,6 +68,21 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     )
 
 
+def nodes(job: PyTorchJob) -> tuple[int, int]:
+    """Return the least and the most pods that train together.
+
+    An elastic job counts only its workers (v1). A static rendezvous has a fixed size and counts every rank. A
+    standalone run has one node; v1's range made torchrun wait for nodes that never come.
+    """
+    elastic = job.spec.elastic_policy
+    if elastic is None or elastic.rdzv_backend == _STATIC:
+        return replicas.total(job), replicas.total(job)
+    if elastic.standalone:
+        return 1, 1
+    workers = replicas.count(job, ReplicaType.WORKER)
+    return elastic.min_replicas or workers, elastic.max_replicas or workers
+
+
 def _nproc(job: PyTorchJob, replica: Replica, options: Options) -> str | None:
     return nproc.per_node(job.spec.nproc_per_node, _template(job, replica), options.accelerators)
 
@@ -78,7 +94,7 @@ def _template(job: PyTorchJob, replica: Replica) -> dict[str, Any]:
 
 def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> RendezvousOptions:
     backend = elastic.rdzv_backend or DEFAULT_BACKEND
-    host_role = _master(job) if backend == names.STATIC_RENDEZVOUS else None
+    host_role = _master(job) if backend == _STATIC else None
     return RendezvousOptions(
         host=elastic.rdzv_host or _address(job, host_role or ReplicaType.WORKER, options),
         port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
@@ -94,7 +110,7 @@ def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None
     A c10d store ends with the job's pods, and pods of v1 must find new pods, so the user's id stays. A store that
     outlives the job keeps finished runs as closed, so each attempt gets its own id.
     """
-    if backend in (DEFAULT_BACKEND, names.STATIC_RENDEZVOUS):
+    if backend in (DEFAULT_BACKEND, _STATIC):
         return elastic.rdzv_id
     run_id, status = elastic.rdzv_id or job.metadata.uid or None, job.status
     if run_id is None or status.start_time is None or status.condition(ConditionType.SUSPENDED) is None:
