@@ -61,8 +61,16 @@ DEFECTS: Sequence[Planted] = [
         "a pod whose workers' connections have ended may still connect again",
         "the others stand still for seconds",
         "pytorchjob_operator/rounds/losses.py",
-        "if member.lost_at is not None and _workers_have_lost_it(state):",
-        "if False and _workers_have_lost_it(state):",
+        "if member.lost_at is not None and _workers_have_lost_it(state, member):",
+        "if False and _workers_have_lost_it(state, member):",
+        ROUNDS,
+    ),
+    Planted(
+        "workers that are asked to save stop behind that save",
+        "they do not answer the request, and all stand still for five seconds",
+        SHRINK,
+        " and not asked",
+        "",
         ROUNDS,
     ),
     Planted(

@@ -76,6 +76,22 @@ def test_workers_that_stand_still_behind_a_save_get_their_round_at_once() -> Non
     assert "restart" in job.kinds(0)
 
 
+def test_workers_that_are_asked_to_save_are_not_told_to_stop_behind_a_save() -> None:
+    job = surviving(beat={**READY, "cooperative": True, "saves_on_request": True})
+    killed(job, 1)
+    job.passes(2, **READY, cooperative=True, saves_on_request=True)
+    assert "checkpoint" in job.kinds(0)
+    assert not any(change.awaited for change in shrinks(job, 0))
+
+
+def test_a_save_that_ended_before_the_workers_heard_of_it_is_not_the_one() -> None:
+    job = surviving()
+    killed(job, 1)
+    job.passes(1, **READY, saves=1)
+    job.passes(5, **READY, saves=1)
+    assert job.runs
+
+
 def test_nobody_stops_at_a_save_for_a_pod_that_is_gone_again() -> None:
     job = surviving()
     killed(job, 1)

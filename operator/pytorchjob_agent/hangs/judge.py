@@ -15,7 +15,7 @@ workers of this pod alone use neither CPU nor network.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
@@ -278,7 +278,7 @@ def _by_pace(
         return None
     quick = _quick(worker.pace)
     if activity.stopped_for is not None:
-        return replace(_stuck(worker, silent, quick, ": it is stopped (SIGSTOP)"), stopped=True)
+        return _stuck(worker, silent, quick, ": it is stopped (SIGSTOP)")
     quiet = max(QUIET, quick)
     if silent <= quiet or activity.quiet_for < quiet / 2:
         return None
@@ -292,4 +292,5 @@ def _by_pace(
 def _stuck(worker: WatchedWorker, silent: float, limit: float, more: str = "") -> HangVerdict:
     after = "no step" if worker.step is None else f"no step after {worker.step}"
     words = f"local rank {worker.local_rank}: {after} for {silent:.0f} s (limit {limit:.0f} s){more}"
-    return HangVerdict(words, (worker.local_rank,), silent)
+    stopped_for = worker.activity.stopped_for if worker.activity is not None else None
+    return HangVerdict(words, (worker.local_rank,), silent, stopped=(stopped_for or 0.0) > silent / 2)

@@ -37,7 +37,7 @@ class ShrinkServer:
         self._said: dict[int, dict[str, Any]] = {}
         self._change: dict[str, Any] | None = None
         self.on_news: Callable[[], None] = lambda: None
-        """Called when the coordinator has to hear of the workers at once."""
+        """Called when the state is another one: the coordinator has to hear of it at once."""
         self.seconds: list[float] = []
         """For each rank that went on, how long its operation had been interrupted."""
         threading.Thread(target=self._accept, name="shrink", daemon=True).start()
@@ -108,12 +108,13 @@ class ShrinkServer:
                         del self._workers[rank]
 
     def _hear(self, rank: int, what: Mapping[str, Any]) -> None:
+        before = self.state
         with self._lock:
             self._said[rank].update(what)
         if "seconds" in what:
             self.seconds.append(float(what["seconds"]))
             say(f"rank {rank} goes on after {1000 * float(what['seconds']):.0f} ms")
-        if what.get("held") or what.get("broken"):
+        if self.state is not before:
             self.on_news()
         if "problem" in what:
             say(f"rank {rank} cannot go on without a lost rank: {what['problem']}")

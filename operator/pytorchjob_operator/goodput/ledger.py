@@ -179,7 +179,7 @@ def advance(ledger: Ledger, sight: Sight, now: float) -> Ledger:
     """Return the ledger after this sight."""
     ledger = book(ledger, now)
     if sight.interruption is not None:
-        ledger = _interrupted(ledger, sight.interruption)
+        ledger = _interrupted(ledger, sight.interruption, goes_on=sight.stage is JobStage.RUNNING)
     if sight.cause is not None:
         ledger = replace(ledger, causes=ledger.causes.corrected(sight.cause))
     if sight.missed:
@@ -239,12 +239,21 @@ def _furthest(ledger: Ledger) -> int | None:
     return max(known, default=None)
 
 
-def _interrupted(ledger: Ledger, found: Interruption) -> Ledger:
-    """Move the time for which the end of a round was not noticed out of the open class."""
+def _interrupted(ledger: Ledger, found: Interruption, *, goes_on: bool) -> Ledger:
+    """Move the time for which a failure or a loss was not noticed out of the open class; `goes_on`: it stays open."""
     causes = ledger.causes.added(InterruptionKind.HANG if found.hung else found.cause)
     ledger = replace(ledger, interruptions=ledger.interruptions + 1, causes=causes)
     idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
-    return _ended_late(ledger, TimeClass.HUNG if found.hung else TimeClass.DETECTION, max(found.seconds, idle))
+    before, lost = ledger.seconds.get(ledger.current, 0.0), TimeClass.HUNG if found.hung else TimeClass.DETECTION
+    moved = _ended_late(ledger, lost, max(found.seconds, idle))
+    return _later(moved, before - moved.seconds.get(ledger.current, 0.0)) if goes_on else moved
+
+
+def _later(ledger: Ledger, by: float) -> Ledger:
+    """Return the ledger as if the open class had begun, and its last step had been done, later by these seconds."""
+    stepped = None if ledger.stepped is None else min(ledger.stepped + by, ledger.until)
+    causes = ledger.causes.closed()
+    return replace(ledger, entered=min(ledger.entered + by, ledger.until), stepped=stepped, causes=causes)
 
 
 def _restarted(ledger: Ledger, ended_age: float) -> Ledger:

@@ -72,7 +72,8 @@ def _follow_up(transition: Transition, input_: Input) -> None:
         shrinks = input_.message.shrinks
         if shrinks == ShrinkState.BROKEN:
             losses.find_lost_members(transition)
-        elif isinstance(phase, Running) and (phase.planned is not None or shrinks == ShrinkState.HELD):
+            phase = transition.state.phase
+        if isinstance(phase, Running) and (phase.planned is not None or shrinks == ShrinkState.HELD):
             running.advance(transition, phase)
         return
     if not isinstance(input_, MessageReceived):

@@ -211,16 +211,18 @@ def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
 
 def _patience(transition: Transition, member: Member) -> float:
     state = transition.state
-    if member.lost_at is not None and _workers_have_lost_it(state):
-        return 0.0
+    if member.lost_at is not None and _workers_have_lost_it(state, member):
+        return DELIVERY_SECONDS
     if member.index not in state.pods and state.pods and awaited.is_away(transition, member.index, member.pod_uid):
         return RECONNECT_SECONDS / 2  # the operator knows that its pod is gone
     return RECONNECT_SECONDS if member.lost_at is not None else LEASE_SECONDS
 
 
-def _workers_have_lost_it(state: JobState) -> bool:
-    """Return whether workers have lost a connection, and all members but one are connected: then it is that one."""
-    members = state.in_round()
+def _workers_have_lost_it(state: JobState, lost: Member) -> bool:
+    """Return whether workers of its running round have lost a connection, and all members but this are connected."""
+    members = [*state.in_round()]
+    if not isinstance(state.phase, Running) or lost not in members or lost.index in state.phase.round.done:
+        return False
     broken = any(member.shrinks == ShrinkState.BROKEN and member.connection is not None for member in members)
     return broken and sum(member.connection is None for member in members) == 1
 

@@ -130,5 +130,6 @@ def repeat(transition: Transition, member: Member, round_: Round, reason: str = 
     ranks = tuple(rank for each in members for rank in range(ends[each], ends[each + 1]))
     past = past_failures.encode(transition.state.history, transition.now)
     phase, restarts = transition.state.phase, transition.state.restarts
-    awaited = isinstance(phase, Running) and phase.gathered_at is not None
+    asked = any(each.cooperative for each in transition.state.in_round())  # to save: they end the round by that
+    awaited = isinstance(phase, Running) and phase.gathered_at is not None and not asked
     transition.send(member, Shrink(round_.id, len(members), members, ranks, restarts, past, awaited, reason))

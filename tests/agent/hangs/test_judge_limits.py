@@ -143,7 +143,7 @@ def test_a_step_that_takes_too_long_is_named_before_a_job_in_which_nothing_moves
 def test_the_worker_that_has_been_stopped_for_the_longest_time_is_named() -> None:
     words = "local rank 1: stopped by a signal (SIGSTOP) for 90 s (limit 60 s)"
     found = judged(WatchedWorker(1), stopped={2: 61.0, 1: 90.0, 0: 60.0})
-    assert found == HangVerdict(words, (1, 2), 90.0)
+    assert found == HangVerdict(words, (1, 2), 90.0, stopped=True)
 
 
 @pytest.mark.parametrize(("seconds", "hangs"), [(120.0, False), (120.5, True)])

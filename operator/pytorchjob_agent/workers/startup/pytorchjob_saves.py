@@ -41,7 +41,7 @@ _PACKAGES = ("torch", "torch.distributed.checkpoint")
 listeners: list[Any] = []
 """What hears of each measured call: `save_begins(at)` and `save_ends(at)`, with the clock's nanoseconds."""
 after_save: list[Any] = []
-"""What is called after each save that has succeeded, without arguments."""
+"""What is called, without arguments, once a save that has succeeded is written; from any thread."""
 _PAUSE = 1.0
 """Seconds. Libraries write several files: without known steps, a call after a shorter pause is of the same save."""
 
@@ -94,8 +94,6 @@ class SaveMeter:
             self._floats[LOAD_SECONDS] += now - began
         elif kind == _SAVE and succeeded:
             self._saved(began, now, step)
-            for call in after_save:
-                call()
 
     def _saved(self, began: float, now: float, step: int) -> None:
         if not (self._ints[COUNT] and self._continues(began, step)):
@@ -123,6 +121,20 @@ def wrap(module: ModuleType, meter: SaveMeter) -> None:
                     setattr(package, name, replacement)
 
 
+def _written(result: Any) -> None:
+    """Tell that a save is written, now or once its future is done: torch writes in the background if asked to."""
+
+    def tell(*_: Any) -> None:
+        for call in after_save:
+            call()
+
+    pending = getattr(result, "upload_completion", result)
+    if hasattr(pending, "add_done_callback"):
+        pending.add_done_callback(tell)
+    else:
+        tell()
+
+
 def _measured(function: Any, kind: str, meter: SaveMeter) -> Any:
     import functools
 
@@ -136,6 +148,8 @@ def _measured(function: Any, kind: str, meter: SaveMeter) -> Any:
             succeeded = True
         finally:
             meter.end(kind, began, succeeded=succeeded)
+        if kind == _SAVE and after_save:
+            _written(result)
         return result
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]  # nothing to compile

@@ -132,7 +132,8 @@ class Agent:
     def hold(self, after: int, seconds: float) -> None:
         """Wait as long as members wait to come back, and until a change after this number."""
         with self._changed:
-            self._changed.wait_for(lambda: self._gone or not self.awaited or self._is_after(after), seconds)
+            if not self._changed.wait_for(lambda: self._gone or not self.awaited or self._is_after(after), seconds):
+                self.awaited = False  # nobody ends the round: the next save is not to cost this time again
 
     def close(self) -> None:
         """End the connection."""
@@ -287,13 +288,14 @@ class Operations:
             if change is None or self._group.rank not in change.ranks:
                 raise failure
             self._number = change.number
+            self._agent.tell(broken=False)
             standing = RankStanding(self._finished, operation, root, self._group.handle())
             standings = self._standings(change, standing)
             if standings is None:
                 continue
             outcome = self._formed(change, standings)
             if outcome is not None:
-                self._agent.tell(broken=False, seconds=time.monotonic() - began)
+                self._agent.tell(seconds=time.monotonic() - began)
                 return outcome
 
     def _standings(self, change: GroupChange, own: RankStanding) -> Mapping[int, RankStanding] | None:
@@ -325,6 +327,7 @@ class Operations:
             self._group.form(change.number, [standings[rank].handle for rank in change.ranks], _FORM_SECONDS)
         except RuntimeError as error:
             error.__traceback__ = None
+            self._agent.tell(broken=True)
             return None
         self.size, self.unchecked = len(change.ranks), True
         self.on_change(change.number)

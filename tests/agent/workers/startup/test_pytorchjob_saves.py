@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pytorchjob_agent.observers.observed_saves import ObservedSaves, WorkerSaves
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import SAVES_AT
+from pytorchjob_agent.workers.startup import pytorchjob_saves
 
 ROOT = Path(__file__).parents[4]
 STARTUP = ROOT / "operator" / "pytorchjob_agent" / "workers" / "startup"
@@ -162,3 +164,14 @@ def test_torch_itself(tmp_path: Path) -> None:
     assert (found.saves, found.elsewhere) == (1, False)
     assert found.seconds > 0
     assert found.load_seconds > 0
+
+
+def test_a_save_in_the_background_is_written_once_its_future_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(pytorchjob_saves, "after_save", [lambda: heard.append("written")])
+    pending: Future[None] = Future()
+    pytorchjob_saves._written(pending)
+    assert heard == []
+    pending.set_result(None)
+    pytorchjob_saves._written(None)
+    assert heard == ["written"] * 2
