@@ -159,6 +159,20 @@ def goes_on_without_a_silent_agent() -> Job:
     return job
 
 
+def goes_on_during_a_replay() -> Job:
+    job = survivors()
+    job.fails(0, age=0.0)  # of rank 0: a new round begins
+    stopped(job, 0, 1, 2)
+    job.passes(0.25)
+    trains(job, 4, 6, **READY)
+    job.passes(LEASE_SECONDS, silent=(1,), step=9, **READY)
+    assert job.state.round is not None
+    assert job.state.round.left
+    job.passes(1, silent=(1,), step=13, **READY)  # two of these four steps are new
+    trains(job, 3, 14, silent=(1,), **READY)
+    return job
+
+
 def goes_on_without_a_pod_that_leaves() -> Job:
     job = survivors()
     job.says(1, Draining(20.0, "preempted"))
@@ -318,6 +332,11 @@ STORIES = [
         goes_on_without_a_silent_agent,
         {STARTUP: 1, RUNNING: 20, DETECTION: LEASE_SECONDS},
         id="the others go on once an agent is known to be lost",
+    ),
+    pytest.param(
+        goes_on_during_a_replay,
+        {STARTUP: 2, RUNNING: 13.5, REPLAYED: 3.5, DETECTION: LEASE_SECONDS},
+        id="the others go on while they repeat steps",
     ),
     pytest.param(
         loses_a_pod_and_waits_for_a_node,
