@@ -67,7 +67,6 @@ def _job(size: int, survive: bool, env: Mapping[str, str]) -> Iterator[tuple[Job
 class _Trial(Protocol):
     """A job that trains, with one worker in each pod."""
 
-    where: str
     size: int
 
     def text(self, index: int) -> str:
@@ -85,8 +84,6 @@ class _Trial(Protocol):
 
 class _Local:
     """Agents, workers and a coordinator on this machine."""
-
-    where = "local"
 
     def __init__(self, job: Job, pods: Sequence[Pod], folder: Path) -> None:
         self._job, self._pods, self._folder, self.size = job, pods, folder, len(pods)
@@ -111,7 +108,7 @@ class _Local:
 class _OnKind:
     """A job on the cluster of `make cluster`, with checkpoints in the pods' memory."""
 
-    where, folder, name = "kind", "/checkpoints", "survives"
+    folder, name = "/checkpoints", "survives"
 
     def __init__(self, kubectl: Kubectl, size: int, env: Mapping[str, str]) -> None:
         self._kubectl, self.size = kubectl, size
@@ -175,7 +172,10 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
     restarted = sum(len(_lives(trial, index)) > known for index, known in zip(others, before, strict=True))
     trial.touch("save")
     until(
-        lambda: all(len(_lives(trial, index)) > known and _last(trial, index) for index, known in _both(others, before))
+        lambda: all(
+            len(_lives(trial, index)) > known and _last(trial, index)
+            for index, known in zip(others, before, strict=True)
+        )
     )
     lives = [_lives(trial, index)[-2:] for index in others]
     numbers = [[step.number for step in each] for each in steps]
@@ -197,10 +197,6 @@ class _Step(NamedTuple):
     took: float
     """Milliseconds."""
     at: float
-
-
-def _both(first: Sequence[int], second: Sequence[int]) -> Iterator[tuple[int, int]]:
-    return zip(first, second, strict=True)
 
 
 def _pids(trial: _Trial, index: int) -> list[int]:

@@ -128,9 +128,9 @@ def superseded(inbox: Inbox, id_: RoundId) -> bool:
 def _is_news(inbox: Inbox, message: Shrink) -> bool:
     """Return whether a change of the round is not known yet, or whether members wait to come back."""
     known = inbox.shrink
-    if known is None or message.number != known.number:
-        return known is None or message.number > known.number
-    return message.awaited is not known.awaited
+    if known is None or message.number > known.number:
+        return True
+    return message.number == known.number and message.awaited is not known.awaited
 
 
 def _next(inbox: Inbox) -> RoundId | None:

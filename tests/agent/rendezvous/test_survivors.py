@@ -48,6 +48,15 @@ def parameters(pod: Pod) -> str:
     return re.findall(r"parameters (-?\d+)", pod.text())[-1]
 
 
+def each_step_once(job: Job, *pods: Pod) -> None:
+    """Let these pods train to the end: each has done every step once, and all have the same parameters."""
+    job.hurry()
+    assert [pod.process.wait(100) for pod in pods] == [0] * len(pods)
+    for pod in pods:
+        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
+    assert len({parameters(pod) for pod in pods}) == 1
+
+
 def reasons(job: Job) -> list[TrainingReason]:
     """What the coordinator has reported."""
     return [event.reason for event in job.events]
@@ -111,11 +120,7 @@ def test_the_others_go_on_without_a_frozen_worker_which_is_killed(job: Job) -> N
     for pod in (zero, two):
         pod.says(r"step \d+ of 2 restarts 0")
     until(lambda: not Path(f"/proc/{pid}").exists())
-    job.hurry()
-    assert zero.process.wait(100) == two.process.wait(100) == 0
-    for pod in (zero, two):
-        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
-    assert parameters(zero) == parameters(two)
+    each_step_once(job, zero, two)
 
 
 def test_the_others_go_on_without_a_frozen_pod_which_changes_nothing_when_it_wakes(job: Job) -> None:
@@ -128,11 +133,7 @@ def test_the_others_go_on_without_a_frozen_pod_which_changes_nothing_when_it_wak
     for frozen in (pid, one.process.pid):
         os.kill(frozen, signal.SIGCONT)
     until(lambda: not Path(f"/proc/{pid}").exists())
-    job.hurry()
-    assert zero.process.wait(100) == two.process.wait(100) == 0
-    for pod in (zero, two):
-        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
-    assert parameters(zero) == parameters(two)
+    each_step_once(job, zero, two)
 
 
 def test_the_others_go_on_at_once_when_a_pod_is_deleted(job: Job) -> None:
