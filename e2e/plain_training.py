@@ -7,7 +7,7 @@ With SAVE `three lines` it saves FSDP2 with three calls of this project instead.
 
 environment: FOLDER, SAVE (`rank 0`: one file; `each rank`: a file of each rank; `DCP`: FSDP2 with
 torch.distributed.checkpoint; `three lines`), STEPS, PAUSE in seconds after each step, WAITS_AT (a step at which it
-waits until it is disturbed; 0: none)
+waits until it is disturbed or FOLDER has a file `go-on`; 0: none)
 """
 
 import os
@@ -99,7 +99,8 @@ for step in range(first + 1, STEPS + 1):
     if step % EVERY == 0:
         save(step)
     time.sleep(PAUSE)
-    while first == 0 and step == WAITS_AT:  # the fault comes before the end, however slow the machine is
+    # The fault comes before the end, and is seen before the next save, however slow the machine is.
+    while first == 0 and step == WAITS_AT and not (FOLDER / "go-on").exists():
         time.sleep(1)
 if SAVE == "three lines":
     checkpoint.wait()

@@ -67,7 +67,13 @@ def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost
 ) -> None:
     agent = {"survive": "Auto", "checkpoint": {"directory": "/checkpoints", "memory": "256Mi"}}
     job = elastic_job(lost, 3, train=PLAIN, agent=agent, elasticPolicy={"minReplicas": 2, "maxReplicas": 3})
-    given = {"FOLDER": "/checkpoints", "SAVE": "rank 0", "STEPS": "200", "PAUSE": "0.3", "WAITS_AT": "0"}
+    given = {
+        "FOLDER": "/checkpoints",
+        "SAVE": "rank 0",
+        "STEPS": "200",
+        "PAUSE": "0.3",
+        "WAITS_AT": str(2 * SAVED_EVERY - 1),
+    }
     submit(kubectl, with_env(job, given))
     until(lambda: len(steps_with_loss(log(kubectl, lost, 0))) > SAVED_EVERY, 180, lambda: kubectl.story(lost))
     until(lambda: elastic(kubectl, lost).get("survive") == "Ready", 30, lambda: kubectl.story(lost))
@@ -78,6 +84,8 @@ def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost
     else:
         force_delete_pod(kubectl, f"{lost}-worker-1")
     until(lambda: elastic(kubectl, lost).get("without"), 30, lambda: kubectl.story(lost))
+    for worker in (0, 2):
+        kubectl("exec", f"{lost}-worker-{worker}", "--", "touch", "/checkpoints/go-on")
     until(lambda: len(_FROM.findall(log(kubectl, lost, 0))) == 2, 90, lambda: kubectl.story(lost))
 
     assert "Succeeded" in kubectl.finish(lost)
