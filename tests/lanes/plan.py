@@ -125,7 +125,7 @@ CHECK = Lane(
     ),
     minutes=15,
 )
-UNIT = Lane("unit", sessions=(Session("", select("", f"{_HEAVY} cluster")),))
+UNIT = Lane("unit", sessions=(Session("", select("", f"{_HEAVY} cluster"), ("-n", "2", *_SPREAD)),))
 TORCH = Lane("torch", sessions=(Session("", select("torch", "torch_oldest"), ("-n", "2", *_SPREAD)),))
 OLDEST = Lane("torch-oldest", (_make("torch-oldest"),), (Session("", select("torch_oldest")),), minutes=45)
 APISERVER = Lane(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import schedule
+from tests.simulation import defects, schedule
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("SEEDS", "3000"))
-"""How many schedules: about a minute on two busy cores; `make simulate SEEDS=100000` runs more."""
+SEEDS = int(os.environ.get("SEEDS", defects.SEEDS))
+"""How many schedules: as many as find each planted defect; `make simulate SEEDS=100000` runs more."""
 
 
 @pytest.mark.timeout(3000)
