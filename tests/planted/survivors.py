@@ -12,6 +12,7 @@ GROWTH = "pytorchjob_operator/rounds/growth.py"
 ROUNDS = ("tests/rounds/test_shrink.py",)
 RANKS = ("tests/agent/workers/startup/test_shrink.py",)
 REFERENCE = ("tests/torch/test_survivors.py",)
+SHARES = ("tests/torch/test_shares.py",)
 WHY = "a wrong gradient is never an option"
 
 FOUND = "the simulation has found it once"
@@ -40,6 +41,38 @@ DEFECTS: Sequence[Planted] = [
         'answered=0, saves=0, shrinks="", peer_heard_at=None',
         "answered=0, saves=0, peer_heard_at=None",
         ROUNDS,
+    ),
+    Planted(
+        "a save that is reported late is taken for the one to come back with",
+        "the steps since the loss were repeated",
+        GROWTH,
+        "return now - since < transition.state.policy.rejoin_within",
+        "return pace is None or pace.at < since",
+        ROUNDS,
+    ),
+    Planted(
+        "a share that was lost within its step stays lost",
+        WHY,
+        TORCH,
+        "enumerate(default.included or ()) if not count]",
+        "enumerate(default.included or ()) if count < 0]",
+        SHARES,
+    ),
+    Planted(
+        "gradients of all shares are divided by the ranks that are left",
+        WHY,
+        TORCH,
+        "self.world if self.counts or not ranks else",
+        "self.world if not ranks else",
+        SHARES,
+    ),
+    Planted(
+        "a loss moves shares between ranks that go on",
+        "two ranks one step apart would do the same share",
+        WORKER,
+        'max(ranks, key=lambda rank: (zlib.crc32(b"%d of %d" % (share, rank)), rank))',
+        "sorted(ranks)[share % len(ranks)]",
+        RANKS,
     ),
     Planted(
         "a rank that hangs is left behind, whatever its cause",
@@ -181,10 +214,8 @@ DEFECTS: Sequence[Planted] = [
         "the average counts the lost rank",
         WHY,
         TORCH,
-        "        for each in buckets:\n            if again or each.work is None:\n                each.restore()\n"
-        "                each.begin(self._default, operations.size or self._size)",
-        "        for each in buckets:\n            if again or each.work is None:\n                each.restore()\n"
-        "                each.begin(self._default, self._size)",
+        "return self.world if self.counts or not ranks else len(ranks)",
+        "return self.world",
         REFERENCE,
     ),
     Planted(

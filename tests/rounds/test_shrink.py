@@ -218,13 +218,15 @@ def test_without_the_field_nothing_changes() -> None:
     assert not [event for event in job.events if event.startswith(TrainingReason.CANNOT_GO_ON)]
 
 
-def test_a_member_that_has_left_comes_back_at_the_next_save() -> None:
+def test_a_member_that_has_left_comes_back_when_the_others_stand_behind_a_save() -> None:
     job = surviving(rejoin_within=100.0)
     killed(job, 1)
     job.passes(20, **READY)
-    assert job.runs
-    job.says(0, Heartbeat(saves=1, **READY))
+    job.says(0, Heartbeat(saves=1, **READY))  # a heartbeat may be late: this save may be older than the loss
     job.passes(3, saves=1, **READY)
+    assert job.runs
+    job.says(0, Heartbeat(saves=2, shrinks=ShrinkState.HELD))
+    job.passes(1, silent=[0], saves=2, **READY)
     assert isinstance(job.heard(0), Restart)
 
 

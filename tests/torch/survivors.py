@@ -25,6 +25,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from pytorchjob_agent.contract.reasons import ShrinkState
+from pytorchjob_agent.script.shares import shares
 from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
 from tests.waiting import until
@@ -88,8 +89,10 @@ def batch(step: int, rank: int) -> Any:
     return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank), dtype=torch.float64)
 
 
-def train(rank: int, steps: int = 12, save_every: int = 0, **options: Any) -> tuple[list[int], list[float], float]:
-    """Train with evaluation, a barrier and a save now and then, as scripts do."""
+def train(
+    rank: int, steps: int = 12, save_every: int = 0, *, constant: bool = False, **options: Any
+) -> tuple[list[int], list[float], float]:
+    """Train with evaluation, a barrier and a save now and then, as scripts do; `constant`: with a constant batch."""
     own = model()
     ddp = DistributedDataParallel(own, **options)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
@@ -97,7 +100,8 @@ def train(rank: int, steps: int = 12, save_every: int = 0, **options: Any) -> tu
     for step in range(steps):
         began = time.perf_counter()
         optimizer.zero_grad()
-        ddp(batch(step, rank)).square().mean().backward()
+        for share in shares(ddp) if constant else [rank]:
+            ddp(batch(step, share)).square().mean().backward()
         optimizer.step()
         sizes.append(dist.get_world_size())
         if step % 3 == 2:  # evaluation
@@ -160,27 +164,28 @@ def _arm(losses: list[Loss]) -> None:
         if any(loss.operation == count[0] and loss.moment == moment for loss in losses):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def cut(failure: RuntimeError | None) -> RuntimeError | None:
+    def cut(done: Any) -> Any:
         found = [loss for loss in losses if loss.operation == count[0] and loss.moment == CUT]
-        if not found or failure is not None:
-            return failure
+        if not found or isinstance(done, RuntimeError):
+            return done
         losses.remove(found[0])
         time.sleep(0.3)  # the others pass the barrier meanwhile
         return RuntimeError("/gloo/transport/tcp/pair.cc: cut by the test")
 
-    def counted(self: Any, *given: Any, **options: Any) -> None:
+    def counted(self: Any, *given: Any, **options: Any) -> Any:
         if not self._inside:
             count[0] += 1
             lose(BEFORE)
-        run(self, *given, **options)
+        sums = run(self, *given, **options)
         lose(BEHIND)
+        return sums
 
-    def tried(self: Any, attempted: Any, again: bool, *, steps: bool) -> Any:
+    def tried(self: Any, attempted: Any, again: bool, numbers: Any) -> Any:
         def then(again: bool) -> None:
             attempted(again)
             lose(INSIDE)
 
-        return cut(attempt(self, then, again, steps=steps))
+        return cut(attempt(self, then, again, numbers))
 
     operations.run, operations._try = counted, tried
 

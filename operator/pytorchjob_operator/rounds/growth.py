@@ -6,7 +6,7 @@ script saves by itself grows right after its next save. It does not wait for a s
 
 from dataclasses import replace
 
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Heartbeat
+from pytorchjob_agent.contract.messages import Heartbeat
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.rounds import shrink
 from pytorchjob_operator.rounds.phases import Running
@@ -66,8 +66,7 @@ def awaits_save(transition: Transition, round_: Round, since: float) -> bool:
     if any(member.shrinks == ShrinkState.HELD for member in transition.state.in_round()):
         return False
     if round_.left and not any(may_save(round_, member) for member in transition.state.in_round()):
-        saved = pace is not None and pace.at > since + HEARTBEAT_SECONDS  # else workers have not heard of it before
-        return now - pace.at < SAVE_SETTLES if pace and saved else now - since < transition.state.policy.rejoin_within
+        return now - since < transition.state.policy.rejoin_within  # their workers stop behind their next save
     if pace is None or any(may_save(round_, member) for member in transition.state.in_round()):
         return False
     if pace.at >= since:

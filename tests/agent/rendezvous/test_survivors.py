@@ -62,7 +62,7 @@ def reasons(job: Job) -> list[TrainingReason]:
     return [event.reason for event in job.events]
 
 
-@pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm")])
+@pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm", marks=pytest.mark.long)])
 def test_the_others_go_on_without_a_killed_worker_and_no_step_is_repeated(job: Job, how: dict[str, str]) -> None:
     zero, one, two = start(job, **how)
     job.expect(0, 1, 2)
@@ -113,6 +113,7 @@ def test_the_others_go_on_without_a_lost_pod(job: Job) -> None:
     until(lambda: TrainingReason.WENT_ON in reasons(job))
 
 
+@pytest.mark.long
 def test_the_others_go_on_without_a_frozen_worker_which_is_killed(job: Job) -> None:
     zero, one, two = start(job, PAUSE="0.05", REPORTS="yes")
     pid = one.process_at_work(r"begins at .*, pid (\d+)")
@@ -123,6 +124,7 @@ def test_the_others_go_on_without_a_frozen_worker_which_is_killed(job: Job) -> N
     each_step_once(job, zero, two)
 
 
+@pytest.mark.long
 def test_the_others_go_on_without_a_frozen_pod_which_changes_nothing_when_it_wakes(job: Job) -> None:
     zero, one, two = start(job, PAUSE="0.05")
     pid = one.process_at_work(r"begins at .*, pid (\d+)")
@@ -136,6 +138,7 @@ def test_the_others_go_on_without_a_frozen_pod_which_changes_nothing_when_it_wak
     each_step_once(job, zero, two)
 
 
+@pytest.mark.long
 def test_the_others_go_on_at_once_when_a_pod_is_deleted(job: Job) -> None:
     zero, one, two = start(job)
     one.process.terminate()

@@ -15,7 +15,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
@@ -60,6 +61,8 @@ class RankStanding(NamedTuple):
     """The rank that has its input, or -1: all ranks have."""
     handle: str
     """How torch reaches this rank."""
+    sums: Sequence[int] = ()
+    """What the barrier behind the last finished operation has summed."""
 
 
 class Resolution(Enum):
@@ -89,6 +92,15 @@ def agree(standings: Mapping[int, RankStanding], rank: int) -> Resolution:
         if repeats and root >= 0 and root not in standings:
             raise ShrinkError(f"{name} has its input at rank {root}, which is lost")
     return Resolution.REPEAT if standings[rank].finished == highest else Resolution.TAKE
+
+
+def owner(share: int, ranks: Collection[int]) -> int:
+    """Return which of these ranks does this share of the batch: its own rank or, while that is lost, another one.
+
+    A share has another owner only if the one before is lost. Ranks that take note of a loss one step apart do no share
+    twice then.
+    """
+    return share if share in ranks else max(ranks, key=lambda rank: (zlib.crc32(b"%d of %d" % (share, rank)), rank))
 
 
 class Agent:
@@ -174,8 +186,8 @@ class Group(NamedTuple):
     """Write to a key unless another rank has; returns what is there then."""
     read: Callable[[Sequence[str], float], Sequence[str] | None]
     """Wait for these keys of the store for so many seconds; None: not all of them are there."""
-    barrier: Callable[[bool], bool]
-    """Wait until all ranks are here; returns whether any of them has given True. Raises RuntimeError."""
+    barrier: Callable[[Sequence[int]], Sequence[int]]
+    """Wait until all ranks are here; returns the sums of their numbers. Raises RuntimeError."""
     leave: Callable[[], None]
     """End the connections to all other ranks at once."""
 
@@ -188,9 +200,10 @@ class Operations:
         self._group = group
         self._agent = Agent(address, group.rank, group.leave)
         self._number = self._finished = 0
-        self._inside = self._saved = self._holds = False
-        self.size = 0
-        """Ranks of the group after a change; 0: none has left."""
+        self._inside = self._saved = False
+        self._sums: Sequence[int] = ()
+        self.ranks: tuple[int, ...] = ()
+        """Ranks of the group after a change, as they were numbered when the round began; empty: none has left."""
         self.unchecked = False
         """True after a change, until the ranks have compared their parameters."""
         self.on_change: Callable[[int], None] = lambda _: None
@@ -222,6 +235,11 @@ class Operations:
         return "" if decided == _READY else decided
 
     @property
+    def rank(self) -> int:
+        """This rank, as it was numbered when the round began."""
+        return self._group.rank
+
+    @property
     def stale(self) -> bool:
         """Whether the agent has said that the group changes, and it has not changed yet."""
         change = self._agent.change
@@ -231,56 +249,70 @@ class Operations:
         """The script has written a checkpoint: if members wait to come back, it is the one with which they do."""
         self._saved = self._agent.awaited
 
-    def run(self, operation: str, attempt: Callable[[bool], None], root: int = -1, *, steps: bool = False) -> None:
+    def run(
+        self,
+        operation: str,
+        attempt: Callable[[bool], None],
+        root: int = -1,
+        *,
+        steps: bool = False,
+        counts: Sequence[int] = (),
+    ) -> Sequence[int]:
         """Do one operation; `attempt(again)` does it in the present group, `again` restores its input before.
 
-        `steps`: it is a part of a step that begins after each save of the step before, at all ranks.
+        `steps`: it is a part of a step that begins after each save of the step before, at all ranks. Returns the sums
+        of the `counts` of all ranks whose input is in the result.
         """
         if self._inside:  # a part of another one
             attempt(False)
-            return
+            return counts
         self._inside = True
         try:
-            self._run(operation, attempt, root, steps=steps)
+            self._sums = self._run(operation, attempt, root, [int(steps and self._saved), *counts])
         finally:
             self._inside = False
         self._finished += 1
-        if self._holds:
+        if self._sums[0]:
             self._hold()
+        return self._sums[1:]
 
     def _hold(self) -> None:
         """Stand still before the step ends, as all ranks do: the round restarts from the save, and repeats no step."""
-        self._saved = self._holds = False
+        self._saved = False
         self._agent.tell(held=True)
         self._agent.hold(self._number, _HELD_SECONDS)
         self._agent.tell(held=False)
 
-    def _run(self, operation: str, attempt: Callable[[bool], None], root: int, *, steps: bool) -> None:
+    def _run(self, operation: str, attempt: Callable[[bool], None], root: int, numbers: Sequence[int]) -> Sequence[int]:
         again = False
         while True:
-            failure = ShrinkError("the group changes") if self.stale else self._try(attempt, again, steps=steps)
-            if failure is None:
-                return
+            done = ShrinkError("the group changes") if self.stale else self._try(attempt, again, numbers)
+            if not isinstance(done, RuntimeError):
+                return done
             # Outside of the `except` block: a traceback would keep the failed works, and so their connections.
-            if self._go_on(operation, root, failure) is Resolution.TAKE:
-                return
+            taken = self._go_on(operation, root, done)
+            if taken is not None:
+                return taken
             again = True
 
-    def _try(self, attempt: Callable[[bool], None], again: bool, *, steps: bool) -> RuntimeError | None:
+    def _try(
+        self, attempt: Callable[[bool], None], again: bool, numbers: Sequence[int]
+    ) -> Sequence[int] | RuntimeError:
         """Do the operation and its barrier; return the error of a connection. Other errors are the script's."""
         try:
             attempt(again)
-            self._holds = self._group.barrier(steps and self._saved)
+            return self._group.barrier(numbers)
         except RuntimeError as error:
             if not _is_of_connection(error):
                 raise
             error.__traceback__ = error.__context__ = None
             self._agent.tell(broken=True)
             return error
-        return None
 
-    def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Resolution:
-        """Form the group of those that go on. Raises `failure` if nobody does."""
+    def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Sequence[int] | None:
+        """Form the group of those that go on. Returns the barrier's sums if the result here is complete; None: it is
+        to be repeated. Raises `failure` if nobody goes on.
+        """
         began = time.monotonic()
         self._group.leave()
         while True:
@@ -289,14 +321,15 @@ class Operations:
                 raise failure
             self._number = change.number
             self._agent.tell(broken=False)
-            standing = RankStanding(self._finished, operation, root, self._group.handle())
+            standing = RankStanding(self._finished, operation, root, self._group.handle(), self._sums)
             standings = self._standings(change, standing)
             if standings is None:
                 continue
             outcome = self._formed(change, standings)
             if outcome is not None:
                 self._agent.tell(seconds=time.monotonic() - began)
-                return outcome
+                ahead = max(standings.values(), key=lambda each: each.finished)
+                return ahead.sums if outcome is Resolution.TAKE else None
 
     def _standings(self, change: GroupChange, own: RankStanding) -> Mapping[int, RankStanding] | None:
         """Write this rank's standing and wait for all others'; None: a later change has come."""
@@ -329,7 +362,7 @@ class Operations:
             error.__traceback__ = None
             self._agent.tell(broken=True)
             return None
-        self.size, self.unchecked = len(change.ranks), True
+        self.ranks, self.unchecked = change.ranks, True
         self.on_change(change.number)
         return outcome
 

@@ -1,8 +1,9 @@
 """Runs in a worker before its script: makes operations of what the script does with torch (`pytorchjob_shrink`).
 
 `all_reduce`, `barrier` and `broadcast` of the default group become operations, and so do the gradients of a
-DistributedDataParallel model, by a communication hook. The average counts the ranks that take part. torch is not
-imported here: the functions are replaced when the script imports torch.distributed.
+DistributedDataParallel model, by a communication hook. The average counts the ranks that take part, or all shares of
+the batch if the script takes them from `shares`. torch is not imported here: the functions are replaced when the script
+imports torch.distributed.
 """
 
 import inspect
@@ -10,7 +11,7 @@ import os
 import socket
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import wraps
@@ -37,15 +38,20 @@ class _Default:
     def __init__(self, module: Any) -> None:
         """Take torch's module; there is no group yet."""
         self.c10d = module
-        self._torch: Any = sys.modules["torch"]
+        self.torch: Any = sys.modules["torch"]
         self.operations: Any = None
         self.refused = ""
         """Why the ranks cannot go on by themselves; empty: nothing speaks against it."""
         self.ready = False
         """Whether the gradients of a model are operations. Before, nothing is one."""
         self.all_reduce = module.all_reduce
+        self.world = 0
+        """Ranks of the group when the round began."""
+        self.counts: Sequence[int] = ()
+        """For each share of the batch, whether this rank does it in this step; empty: the script takes no shares."""
+        self.included: Sequence[int] | None = None
+        """For each share, whether the average that has just been made has it; None: nothing was averaged."""
         self._sockets: dict[int, str] = {}
-        self._flag: Any = None
 
     def begin(self, sockets: dict[int, str]) -> None:
         """The script has made its default group, which has opened these sockets."""
@@ -55,8 +61,7 @@ class _Default:
         self.operations, self.ready, self.refused = None, False, ""
         if group.size() < 2 or not _shrink.address():
             return
-        self._sockets = sockets
-        self._flag = self._torch.ones(1, dtype=self._torch.int32)
+        self._sockets, self.world = sockets, group.size()
         self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
         self.operations.on_change = _collectives.change
         problem = ""
@@ -93,11 +98,23 @@ class _Default:
     def _leave(self) -> None:
         leave(self._sockets)
 
-    def barrier(self, flag: bool) -> bool:
-        """Wait until all ranks are here, by the cheapest collective; returns whether any rank has given True."""
-        self._flag.fill_(int(flag))
-        self.all_reduce(self._flag)
-        return bool(self._flag.item())
+    def barrier(self, numbers: Sequence[int]) -> list[int]:
+        """Wait until all ranks are here, by the cheapest collective; returns the sums of their numbers."""
+        summed = self.torch.tensor(numbers, dtype=self.torch.int32)
+        self.all_reduce(summed)
+        found: list[int] = summed.tolist()
+        return found
+
+    @property
+    def divisor(self) -> int:
+        """By what sums of gradients are divided: the ranks that take part, or the shares of the batch."""
+        ranks = self.operations.ranks
+        return self.world if self.counts or not ranks else len(ranks)
+
+    def owned(self, shares: Sequence[int]) -> list[int]:
+        """Return which of these shares of the batch this rank does."""
+        ranks, rank = self.operations.ranks or range(self.world), self.operations.rank
+        return [share for share in shares if _shrink.owner(share, ranks) == rank]
 
     def saved(self) -> None:
         """Hear that the script has written a checkpoint, or a file of one."""
@@ -117,7 +134,7 @@ class _Default:
 
     def check_rank(self, operation: str, rank: Any) -> None:
         """Raise ShrinkError for a rank that the script names, if ranks have other numbers since one was lost."""
-        if rank and self.operations is not None and self.operations.size:
+        if rank and self.operations is not None and self.operations.ranks:
             self.refuse("OperationNotRepeatable")
             raise _shrink.ShrinkError(f"{operation} with rank {rank}: a rank is lost, and ranks have other numbers now")
 
@@ -128,7 +145,7 @@ class _Default:
 
     def compare(self, parameters: Sequence[Any]) -> None:
         """Raise ShrinkError if a sample of the parameters differs between the ranks that go on."""
-        torch = self._torch
+        torch = self.torch
         own = torch.tensor([digest(torch, parameters)], dtype=torch.int64)
         least, most = own.clone(), own.clone()
         self.all_reduce(least, op=self.c10d.ReduceOp.MIN)
@@ -175,9 +192,9 @@ class _Bucket:
         for view, own in zip(self._views, self._gradients, strict=True):
             view.copy_(own)
 
-    def begin(self, default: _Default, size: int) -> None:
+    def begin(self, default: _Default) -> None:
         """Begin to average. Raises RuntimeError."""
-        self.buffer.mul_(1.0 / size)  # as DistributedDataParallel does it, to the bit
+        self.buffer.mul_(1.0 / default.divisor)  # as DistributedDataParallel does it, to the bit
         self.work = default.all_reduce(self.buffer, async_op=True)
 
 
@@ -197,7 +214,7 @@ class _Gradients:
 
     def __init__(self, default: _Default, model: Any) -> None:
         """Register the communication hook."""
-        self._default, self._size = default, model.process_group.size()
+        self._default = default
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._buckets: list[_Bucket] = []
         model.register_comm_hook(None, lambda _, bucket: self.reduce(bucket))  # torch reads annotations
@@ -212,15 +229,17 @@ class _Gradients:
         added = self._buckets[-1]
         if not self._default.ready:  # as without us, until all ranks have ended a backward pass
             self._begin_operations(bucket, added)
-            added.begin(self._default, operations.size or self._size)
+            added.begin(self._default)
             done: Any = added.work.get_future()
             return done.then(lambda future: future.value()[0])
         if not operations.stale and not operations.unchecked:  # the comparison comes first, at all ranks
             with suppress(RuntimeError):  # it begins again below
-                added.begin(self._default, operations.size or self._size)
+                added.begin(self._default)
         if bucket.is_last():
             buckets, self._buckets = self._buckets, []
-            operations.run("gradients", lambda again: self._end(buckets, again), steps=True)
+            counts = self._default.counts
+            included = operations.run("gradients", lambda again: self._end(buckets, again), steps=True, counts=counts)
+            self._default.included = included
             for each in buckets:
                 each.future.set_result(each.buffer)
         return added.future
@@ -240,7 +259,7 @@ class _Gradients:
         for each in buckets:
             if again or each.work is None:
                 each.restore()
-                each.begin(self._default, operations.size or self._size)
+                each.begin(self._default)
         works = [each.work for each in buckets]
         for each in buckets:
             each.work = None
@@ -332,7 +351,7 @@ def _checked(default: _Default, call: Any) -> Any:
     known = inspect.signature(call)
 
     def checked(*args: Any, **options: Any) -> Any:
-        if default.operations is not None and default.operations.size:
+        if default.operations is not None and default.operations.ranks:
             given = known.bind(*args, **options).arguments
             for name in ("src", "dst", "group_src", "group_dst"):
                 default.check_rank(call.__name__, given.get(name))
@@ -432,6 +451,69 @@ def _hook_models(module: Any) -> None:
         return prepare(self, *inputs, **options)
 
     module.DistributedDataParallel._pre_forward = pre_forward
+
+
+def shares(model: Any) -> Iterator[int] | None:
+    """Return the shares of the batch that this rank does in this step (`script/shares`); None: nothing is known."""
+    default = _default[0] if _default else None
+    if default is None or default.operations is None:
+        return None
+    if default.refused:
+        return iter([default.operations.rank])
+    if not hasattr(model, "require_backward_grad_sync"):
+        raise TypeError(f"shares: {type(model).__name__} is no DistributedDataParallel model")
+    if not model.require_backward_grad_sync:
+        raise RuntimeError("shares: it was called within no_sync(), so what a lost rank has added would be lost")
+    return _shares(default, model)
+
+
+def _shares(default: _Default, model: Any) -> Iterator[int]:
+    own = default.owned(range(default.world))
+    default.counts, default.included = [int(share in own) for share in range(default.world)], None
+    try:
+        with model.no_sync():
+            yield from own[:-1]
+        yield own[-1]
+        yield from _missing(default, model)
+    finally:
+        default.counts = ()
+
+
+def _missing(default: _Default, model: Any) -> Iterator[int]:
+    """Yield the shares that were lost with a rank in this step, and add their gradients to the average."""
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    while missing := [share for share, count in enumerate(default.included or ()) if not count]:
+        averages = [each.grad for each in parameters]
+        for each in parameters:
+            each.grad = None
+        own, synchronizes = default.owned(missing), model.require_forward_param_sync
+        model.require_forward_param_sync = False  # ranks that do no share here would not take part
+        with model.no_sync():
+            yield from own
+        model.require_forward_param_sync = synchronizes
+        sums = [default.torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+        for each, average in zip(parameters, averages, strict=True):
+            each.grad = average
+        added = _sum(default, sums, [int(share in own) for share in range(default.world)])
+        default.included = [before + now for before, now in zip(default.included or (), added, strict=True)]
+        for each, total in zip(parameters, sums, strict=True):
+            if each.grad is not None:
+                each.grad.add_(total)
+            elif total.any():
+                each.grad = total
+
+
+def _sum(default: _Default, gradients: Sequence[Any], counts: Sequence[int]) -> Sequence[int]:
+    """Sum gradients over the ranks, divided like the average; returns how often each share is in them."""
+    kept = [each.mul_(1.0 / default.world).clone() for each in gradients]
+
+    def attempt(again: bool) -> None:
+        for each, own in zip(gradients, kept if again else gradients, strict=True):
+            each.copy_(own)
+            default.all_reduce(each)
+
+    found: Sequence[int] = default.operations.run("missing gradients", attempt, counts=counts)
+    return found
 
 
 def _stop_at_join(module: Any) -> None:

@@ -1,6 +1,6 @@
 """What a rank does about its operation after another one is lost; and its connection to the agent."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -15,6 +15,7 @@ from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
     Resolution,
     ShrinkError,
     agree,
+    owner,
 )
 from tests.waiting import until
 
@@ -54,6 +55,17 @@ def test_what_cannot_be_repeated(standings: Mapping[int, RankStanding], why: str
     for rank in standings:
         with pytest.raises(ShrinkError, match=why):
             agree(standings, rank)
+
+
+def test_a_share_moves_only_if_its_owner_is_lost() -> None:
+    for lost in range(8):
+        before = [rank for rank in range(8) if rank != 3]
+        after = [rank for rank in before if rank != lost]
+        for share in range(8):
+            was, now = owner(share, before), owner(share, after)
+            assert now == was or was == lost
+            assert now in after
+            assert (now == share) is (share in after)
 
 
 @pytest.fixture
@@ -140,10 +152,10 @@ def test_an_agent_that_goes_frees_its_workers(server: ShrinkServer, worker: Conn
 def group(barrier: Exception | None = None, other_saved: bool = False) -> Group:
     """A group of ranks 0 and 2 in which everything works, but perhaps the barrier; `other_saved`: rank 2's word."""
 
-    def fail(saved: bool) -> bool:
+    def fail(numbers: Sequence[int]) -> Sequence[int]:
         if barrier is not None:
             raise barrier
-        return saved or other_saved
+        return [numbers[0] + other_saved, *numbers[1:]]
 
     return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: "", lambda *_: None, fail, lambda: None)
 
