@@ -7,7 +7,7 @@ With SAVE `three lines` it saves FSDP2 with three calls of this project instead.
 
 environment: FOLDER, SAVE (`rank 0`: one file; `each rank`: a file of each rank; `DCP`: FSDP2 with
 torch.distributed.checkpoint; `three lines`), STEPS, PAUSE in seconds after each step, WAITS_AT (a step at which it
-waits until it is disturbed or FOLDER has a file `go-on`; 0: none)
+waits until it is disturbed or there is a file GO_ON, which is no part of a save; 0: none)
 """
 
 import os
@@ -29,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 if os.environ["SAVE"] == "three lines":
     from pytorchjob_agent.checkpoint import distributed as checkpoint
 
+GO_ON = Path("/tmp/go-on")
 FOLDER, SAVE = Path(os.environ["FOLDER"]), os.environ["SAVE"]
 STEPS, PAUSE, EVERY, WAITS_AT = int(os.environ["STEPS"]), float(os.environ["PAUSE"]), 20, int(os.environ["WAITS_AT"])
 
@@ -100,7 +101,7 @@ for step in range(first + 1, STEPS + 1):
         save(step)
     time.sleep(PAUSE)
     # The fault comes before the end, and is seen before the next save, however slow the machine is.
-    while first == 0 and step == WAITS_AT and not (FOLDER / "go-on").exists():
+    while first == 0 and step == WAITS_AT and not GO_ON.exists():
         time.sleep(1)
 if SAVE == "three lines":
     checkpoint.wait()

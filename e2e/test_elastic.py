@@ -85,7 +85,7 @@ def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost
         force_delete_pod(kubectl, f"{lost}-worker-1")
     until(lambda: elastic(kubectl, lost).get("without"), 30, lambda: kubectl.story(lost))
     for worker in (0, 2):
-        kubectl("exec", f"{lost}-worker-{worker}", "--", "touch", "/checkpoints/go-on")
+        kubectl("exec", f"{lost}-worker-{worker}", "--", "touch", "/tmp/go-on")
     until(lambda: len(_FROM.findall(log(kubectl, lost, 0))) == 2, 90, lambda: kubectl.story(lost))
 
     assert "Succeeded" in kubectl.finish(lost)
@@ -94,7 +94,7 @@ def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost
         text = log(kubectl, lost, worker)
         (_, first, _), (world, back, _) = _FROM.findall(text)
         assert (first, world) == ("0", "3")
-        assert int(back) > SAVED_EVERY, "the save after the loss has brought it back"
+        assert int(back) > SAVED_EVERY, kubectl.story(lost)
         assert int(back) % SAVED_EVERY == 0
         assert [step for step in steps_with_loss(text) if step <= int(back)] == list(range(1, int(back) + 1))
 
