@@ -118,8 +118,8 @@ DEFECTS: Sequence[Planted] = [
         "workers that stand still behind a save wait for the next one",
         "the steps of the seconds in between are repeated, or nothing is done in them",
         GROWTH,
-        "if any(member.shrinks == ShrinkState.HELD",
-        "if False and any(member.shrinks == ShrinkState.HELD",
+        "if member.shrinks == ShrinkState.HELD or may_save(round_, member):",
+        "if may_save(round_, member):",
         ROUNDS,
     ),
     Planted(

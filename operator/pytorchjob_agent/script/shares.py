@@ -30,6 +30,5 @@ def shares(model: Any) -> Iterator[int]:
         if found is not None:
             own: Iterator[int] = found
             return own
-    distributed = sys.modules.get("torch.distributed")
-    ready = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    return iter([distributed.get_rank() if distributed is not None and ready else 0])
+    dist: Any = sys.modules.get("torch.distributed")
+    return iter([dist.get_rank() if dist and dist.is_available() and dist.is_initialized() else 0])

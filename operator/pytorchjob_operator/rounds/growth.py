@@ -63,11 +63,12 @@ def _gathered(transition: Transition, phase: Running, at: float | None) -> None:
 def awaits_save(transition: Transition, round_: Round, since: float) -> bool:
     """True if the round's next save comes by itself, and soon; `since`: a save after that counts."""
     pace, now = transition.state.save_pace, transition.now
-    if any(member.shrinks == ShrinkState.HELD for member in transition.state.in_round()):
-        return False
-    if round_.left and not any(may_save(round_, member) for member in transition.state.in_round()):
+    for member in transition.state.in_round():
+        if member.shrinks == ShrinkState.HELD or may_save(round_, member):
+            return False
+    if round_.left:
         return now - since < transition.state.policy.rejoin_within  # their workers stop behind their next save
-    if pace is None or any(may_save(round_, member) for member in transition.state.in_round()):
+    if pace is None:
         return False
     if pace.at >= since:
         return now - pace.at < SAVE_SETTLES

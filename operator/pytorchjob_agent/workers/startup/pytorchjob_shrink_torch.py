@@ -508,8 +508,9 @@ def _sum(default: _Default, gradients: Sequence[Any], counts: Sequence[int]) -> 
     kept = [each.mul_(1.0 / default.world).clone() for each in gradients]
 
     def attempt(again: bool) -> None:
-        for each, own in zip(gradients, kept if again else gradients, strict=True):
-            each.copy_(own)
+        for each, own in zip(gradients, kept, strict=True):
+            if again:
+                each.copy_(own)
             default.all_reduce(each)
 
     found: Sequence[int] = default.operations.run("missing gradients", attempt, counts=counts)
