@@ -22,6 +22,7 @@ STANDING = ("tests/agent/rendezvous/test_session.py", "tests/agent/rendezvous/te
 COLLECTIVES = "tests/agent/contract/test_collectives.py"
 DEVICE = "a bad GPU ended the job"
 GROWS = "a script that does not poll lost its steps when a pod joined"
+GROUPS = "two groups trained at the same time"
 HANG = "the rank at fault by the order of collectives"
 READY = "a GPU's context is made before it is needed"
 MEMBERS = "unchanged commands as members"
@@ -74,6 +75,14 @@ DEFECTS: Sequence[Planted] = [
         f"{ROUNDS}/awaited.py",
         "if len(waiting) >= policy.max_members and not phase.unsure:",
         "if len(waiting) >= policy.max_members:",
+        MACHINE,
+    ),
+    Planted(
+        "members that have stopped and are out of reach are replaced, although they may agree to go on",
+        GROUPS,
+        f"{ROUNDS}/awaited.py",
+        "return bool(pods) and all(",
+        "return False and all(",
         MACHINE,
     ),
     Planted(

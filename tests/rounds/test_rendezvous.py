@@ -165,6 +165,47 @@ def test_a_group_that_may_still_train_is_not_replaced_by_others() -> None:
     assert job.ranks == (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("returns", "ranks"),
+    [
+        pytest.param("", None, id="and no word of them"),
+        pytest.param("a member", (2, 3), id="until one is back, and has agreed to nothing"),
+        pytest.param("another pod", (2, 3), id="until one has another pod, so that they cannot agree"),
+    ],
+)
+def test_members_that_have_stopped_and_are_out_of_reach_may_agree_to_go_on(
+    returns: str, ranks: tuple[int, ...] | None
+) -> None:
+    job = Job(4, min_members=1, max_members=2)
+    job.waits(0, 1, 2, 3)
+    job.fails(0)
+    job.joins(0, 1)
+    assert job.ranks == (0, 1)
+    job.fails(0)
+    job.joins(0)
+    for index in (0, 1):
+        job.breaks(index)
+    job.passes(20, silent=[0, 1])
+    assert not job.runs
+    assert "round 1.2 may still train" in job.heard(2).reason
+    if returns == "a member":
+        job.waits(0)
+    if returns == "another pod":
+        job.expect({**job.pods, 0: expected(0, "uid-new")})
+    job.passes(2, silent=[0, 1] if returns != "a member" else [1])
+    assert (job.ranks if job.runs else None) == ranks
+
+
+def test_a_member_that_has_left_agrees_to_nothing() -> None:
+    job = Job(2, min_members=1, max_members=1)
+    job.waits(0, 1)
+    job.goes(0)
+    job.joins(0)
+    job.breaks(0)
+    job.passes(1, silent=[0])
+    assert job.ranks == (1,)
+
+
 def test_a_terminating_pod_of_a_smaller_job_trains_alone_until_its_agent_has_ended() -> None:
     job = Job(2, min_members=1)
     job.waits(0)

@@ -71,14 +71,26 @@ def is_replaced(pod: ExpectedPod, uid: str) -> bool:
 
 
 def last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
-    """True if the last round may still train while the coordinator hears none of its members.
+    """True if the last round may still train, or its members may agree on another one, while none of them is heard.
 
     Two groups of one job must never train at once. A pod that is gone ends the doubt, unless its agent is connected.
     """
-    if (last := phase.last_round) is None or phase.workers is not LastWorkers.MAY_TRAIN:
+    if (last := phase.last_round) is None:
         return False
     pods = [(index, uid) for index, uid in last.pod_uids.items() if last.has(index)]
-    return all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid))
+    if not all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid)):
+        return False
+    if phase.workers is LastWorkers.MAY_TRAIN:
+        return True
+    return bool(pods) and all(_is_out_of_reach(transition, index) for index, _ in pods)
+
+
+def _is_out_of_reach(transition: Transition, index: int) -> bool:
+    """True if the agent of this replica has lost the coordinator: without it, all members of a round may agree."""
+    member = transition.state.members.get(index)
+    if member is None:
+        return index in transition.state.silent  # not if it has left
+    return member.connection is None and not member.leaving
 
 
 def _is_connected(transition: Transition, index: int, uid: str) -> bool:
