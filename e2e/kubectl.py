@@ -11,6 +11,8 @@ from tests import waiting
 from tests.waiting import Story
 
 JOB_LABEL = "training.kubeflow.org/job-name"
+_SLOWER = 3
+"""How much slower than two idle cores a machine may be. The waits' seconds are those of idle ones."""
 
 
 @dataclass(frozen=True)
@@ -62,4 +64,4 @@ class Kubectl:
 
 def until(happened: Callable[[], object], seconds: float = 120, story: Story = "") -> None:
     """Poll the cluster until something is true; the story explains why it never was."""
-    waiting.until(happened, seconds, story, every=0.5)
+    waiting.until(happened, _SLOWER * seconds, story, every=0.5)

@@ -14,30 +14,11 @@ from e2e.kubectl import JOB_LABEL, Kubectl, until
 from tests.readme import Done
 from tests.shell import transcript
 
-ETCD = ["echo-etcd", "echo-etcd-v2"]
-KEEP_THEIR_OWN = ("echo-static", "standalone")
-"""Jobs that name another rendezvous."""
-OTHERS = ["simple", "cpu-demo", "send-recv", "mnist-gloo", "echo-c10d", "echo-static", "standalone"]
-
 
 @pytest.fixture(scope="module")
-def submitted(operator: Kubectl) -> Iterator[Kubectl]:
-    """All jobs at once but those that meet by etcd."""
+def namespace(operator: Kubectl) -> Iterator[Kubectl]:
+    """For the jobs one after the other: all at once are twenty processes that import torch."""
     with fresh_namespace(operator) as kubectl:
-        _apply(kubectl, OTHERS)
-        yield kubectl
-
-
-@pytest.fixture(scope="module")
-def with_agents(operator: Kubectl) -> Iterator[Kubectl]:
-    """The same jobs with the agent, and not another changed line."""
-    with fresh_namespace(operator) as kubectl:
-        for name in OTHERS:
-            documents = [*yaml.safe_load_all((ROOT / "e2e" / "v1" / f"{name}.yaml").read_text())]
-            for document in documents:
-                if document["kind"] == "PyTorchJob" and name not in KEEP_THEIR_OWN:
-                    document["spec"]["agent"] = {"inject": True}
-            kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
         yield kubectl
 
 
@@ -48,14 +29,18 @@ def by_etcd(operator: Kubectl) -> Iterator[Kubectl]:
     An etcd that is short of CPU loses requests, and torch closes the rendezvous for ever when one of its agents ends.
     """
     with fresh_namespace(operator) as kubectl:
-        _apply(kubectl, ["etcd"])
+        _apply(kubectl, "etcd")
         kubectl("wait", "--for=condition=Available", "--timeout=120s", "deployment/etcd")
-        _apply(kubectl, ETCD)
         yield kubectl
 
 
-def _apply(kubectl: Kubectl, names: list[str]) -> None:
-    kubectl("apply", *(f"--filename={ROOT / 'e2e' / 'v1' / name}.yaml" for name in names))
+def _apply(kubectl: Kubectl, name: str, **spec: Any) -> None:
+    """Submit what is in the file; `spec`: what the job has besides."""
+    documents = [*yaml.safe_load_all((ROOT / "e2e" / "v1" / f"{name}.yaml").read_text())]
+    for document in documents:
+        if document["kind"] == "PyTorchJob":
+            document["spec"] |= spec
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
 
 SIMPLE = pytest.param("simple", "world_size=2 accuracy=", id="simple: python, 1 master and 1 worker")
@@ -68,15 +53,19 @@ STANDALONE = pytest.param("standalone", "met everybody", id="standalone: one wor
 
 
 @pytest.mark.parametrize(("job", "said"), [SIMPLE, CPU_DEMO, SEND_RECV, MNIST, C10D, STATIC, STANDALONE])
-def test_an_example_of_v1_succeeds(submitted: Kubectl, job: str, said: str) -> None:
-    _succeeds(submitted, job, said)
+def test_an_example_of_v1_succeeds(namespace: Kubectl, job: str, said: str) -> None:
+    _apply(namespace, job)
+    _succeeds(namespace, job, said)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("job", "said"), [SIMPLE, CPU_DEMO, SEND_RECV, MNIST, C10D])
-def test_an_example_of_v1_succeeds_with_the_agent(with_agents: Kubectl, job: str, said: str) -> None:
-    _succeeds(with_agents, job, said)
-    assert with_agents.job(job)["status"]["elastic"]["round"], with_agents.story(job)
+def test_an_example_of_v1_succeeds_with_the_agent(operator: Kubectl, job: str, said: str) -> None:
+    """Without another changed line."""
+    with fresh_namespace(operator) as kubectl:
+        _apply(kubectl, job, agent={"inject": True})
+        _succeeds(kubectl, job, said)
+        assert kubectl.job(job)["status"]["elastic"]["round"], kubectl.story(job)
 
 
 def _succeeds(submitted: Kubectl, job: str, said: str) -> None:
@@ -97,6 +86,7 @@ def _succeeds(submitted: Kubectl, job: str, said: str) -> None:
     ],
 )
 def test_an_example_that_meets_by_etcd_succeeds(by_etcd: Kubectl, job: str, said: str) -> None:
+    _apply(by_etcd, job)
     _succeeds(by_etcd, job, said)
 
 

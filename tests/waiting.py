@@ -9,7 +9,7 @@ from inspect import isawaitable
 from typing import TypeVar, cast
 
 T = TypeVar("T")
-SECONDS = 90.0
+SECONDS = 240.0
 """Seconds that only a broken program needs."""
 
 Story = str | Callable[[], str]

@@ -33,7 +33,6 @@ QUEUE, HIGH = "q", "high"
 MARKS = [
     pytest.mark.apiserver,
     pytest.mark.long,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
 ]
 """Of a file whose tests need Kueue."""

@@ -29,7 +29,7 @@ from tests.coordinator.talking import Talker
 from tests.fakes.tokens import AUDIENCE
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.apiserver]
 
 ACCOUNT = "trainer"
 WORKERS = ("x-worker-0", "x-worker-1")

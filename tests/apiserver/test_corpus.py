@@ -21,7 +21,7 @@ from tests.model import corpus
 from tests.model.invalid import AS_V1, BROKEN_PODS, INVALID
 from tests.waiting import until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 DRY_RUN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PARALLEL = 16

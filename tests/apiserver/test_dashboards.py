@@ -31,7 +31,7 @@ from tests.monitoring.metric_names import metric_names
 from tests.monitoring.prometheus import Exporter, Prometheus, Target
 from tests.waiting import becomes
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver]
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 DRAW = "DRAW_DASHBOARDS"

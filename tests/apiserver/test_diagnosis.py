@@ -24,7 +24,7 @@ from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.simulated import start_nodes
 from tests.waiting import becomes, until, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver]
 
 LATER = timedelta(seconds=60)
 """After this time the silence of the operator is a finding."""

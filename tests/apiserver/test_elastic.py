@@ -10,7 +10,7 @@ from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.factories import make_template
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 HPA = "horizontalpodautoscalers"

@@ -11,7 +11,7 @@ from tests.apiserver.cluster import BIN, ControlPlane
 from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.waiting import becomes
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 RESOURCES = BIN / "podgroups"
 VOLCANO = "podgroups.scheduling.volcano.sh"

@@ -9,7 +9,7 @@ from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 BRIEF = {"startedAt": "2026-01-02T03:00:00Z", "finishedAt": "2026-01-02T03:00:05Z"}
 

@@ -11,7 +11,7 @@ from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.factories import make_template
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 Object = dict[str, Any]
 QUEUE = {"kueue.x-k8s.io/queue-name": "q"}

@@ -10,7 +10,7 @@ from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 CREATED = ("Created", "True")
 PAIR = {"x-master-0", "x-worker-0"}

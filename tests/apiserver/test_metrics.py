@@ -14,7 +14,7 @@ from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.apiserver]
 
 PAIR = ("master-0", "worker-0")
 COUNTS = ("created", "successful", "failed", "restarted", "deleted")

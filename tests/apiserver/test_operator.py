@@ -11,7 +11,7 @@ from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import USER_AGENT, Audit, Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 CREATED = ("Created", "True")
 RUNNING = ("Running", "True")

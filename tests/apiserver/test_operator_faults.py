@@ -15,7 +15,7 @@ from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.apiserver]
 
 Start = Callable[..., OperatorProcess]
 OUTAGE_SECONDS = 30.0

@@ -13,7 +13,7 @@ from tests.apiserver.simulated import start_nodes
 from tests.factories import make_template
 from tests.waiting import until
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.apiserver]
 
 LOST, RESERVE = "x-worker-1", "x-worker-1-reserve"
 HALF = {"requests": {"cpu": "600"}, "limits": {"cpu": "600"}}

@@ -31,7 +31,7 @@ from tests.apiserver.takeover import (
 from tests.factories import make_template
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.apiserver.takeover import (
 )
 from tests.waiting import becomes, until_async
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.apiserver]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from tests.agent.rendezvous.conftest import job as job
 from tests.attacks.bystander import SAMPLES, Bystander
 from tests.attacks.neighbour import neighbour
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 _MASTER = re.compile(r"round (\S+): .* master ([\d.]+):(\d+),")
 STEPS = 150 + 2 * SAMPLES
 PLACE = Assigned(RoundId(3, 7), 1, 2, 1, 2, "127.0.0.1", 1, 0, secret="5ec2e7")

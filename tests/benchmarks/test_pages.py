@@ -13,7 +13,6 @@ from tests.shell.register import TABLES
 _ROWS = re.compile(r"^(<!-- begin: [^\n]*)\n.*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("key", run_by(TABLES))
 def test_the_command_writes_the_table_of_its_page(tmp_path: Path, key: str) -> None:
     page = clone(tmp_path / "clone") / named(key).page

@@ -16,7 +16,7 @@ from tests.chart.conftest import NAMED, ROOT, tool
 from tests.chart.support import CRD, job, until
 from tests.shell.register import DOCTOR, NODES, SEEN
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long]
 
 WEBHOOKS = "validator.training-operator.kubeflow.org"
 PYTORCHJOBS = "validator.pytorchjob.training-operator.kubeflow.org"

@@ -17,7 +17,7 @@ from tests.chart.support import CRD, NAME, SPACE, job, served, until
 from tests.shell.following import follow, run_by
 from tests.shell.register import CHART, INSTALLING, RUNBOOKS
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
 SECRET = f"{NAME}-coordinator"
 TEAM, JOB = "team-a", "digits"

@@ -19,7 +19,7 @@ from tests.chart.conftest import CHART, NAMED, ROOT
 from tests.chart.support import CRD, NAME, SPACE, environment, job, served, until
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long]
 
 NEXT = "99.0.0"
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

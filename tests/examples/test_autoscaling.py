@@ -24,7 +24,6 @@ def test_the_plan_has_an_autoscaler_with_the_jobs_bounds_and_metric(example: Cal
 
 @pytest.mark.torch
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_training_goes_on_while_the_number_of_workers_follows_the_file(
     start: Callable[..., Run], example: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from tests.examples.test_examples import start as start_python
 from tests.local.jobs import Run, write
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 
 
 def losses(text: str) -> list[tuple[int, float]]:

@@ -11,7 +11,7 @@ from pytorchjob_agent.command.install import install
 from tests.local.jobs import Run
 from tests.local.test_progress import installed
 
-pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 
 def done(run: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.local.jobs import Run
 from tests.ports import free_port
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 EXAMPLE = ROOT / "examples" / "three-machines"
 
 

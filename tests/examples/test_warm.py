@@ -9,7 +9,7 @@ import pytest
 from tests.local.jobs import Run
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 
 
 def test_the_workers_of_both_starts_have_their_imports_already(

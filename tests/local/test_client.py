@@ -84,7 +84,6 @@ def fit(folder: str) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("fields", [{}, {"min_pods": 1, "packages": ["pip"]}], ids=["fixed", "elastic"])
 def test_a_function_trains_on_after_a_crash(client: PyTorchJobClient, tmp_path: Path, fields: dict[str, Any]) -> None:
     client.train("fit", TrainFunction(fit, "x", {"folder": str(tmp_path)}, pods=2, processes=1, **fields))
@@ -93,7 +92,6 @@ def test_a_function_trains_on_after_a_crash(client: PyTorchJobClient, tmp_path: 
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(240)
 def test_a_function_runs_without_the_agent(client: PyTorchJobClient, tmp_path: Path) -> None:
     (tmp_path / "crashed").touch()
     function = TrainFunction(fit, "x", {"folder": str(tmp_path)}, pods=2, processes=1, launcher="torchrun")

@@ -168,7 +168,6 @@ while True:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_a_replica_whose_agent_is_frozen_is_replaced(start: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "pytorchjob_agent_double.py").write_text(FREEZES)
     run = start(job(Worker=role(["python", "-u", "pytorchjob_agent_double.py"], 2, "OnFailure")))

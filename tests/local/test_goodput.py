@@ -66,7 +66,6 @@ def clock(directory: Path) -> float:
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(300)
 def test_the_ledger_of_a_life_agrees_with_the_clock_of_its_script(start: Callable[..., Run], tmp_path: Path) -> None:
     """A process that stood still between an event and its time has spoilt a life."""
     write(tmp_path)

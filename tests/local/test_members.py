@@ -17,7 +17,7 @@ import pytest
 from tests.local.jobs import Run, job, role
 from tests.local.test_progress import installed
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.torch]
 
 Start = Callable[..., Run]
 

@@ -25,7 +25,7 @@ from tests.release.support import ROOT, Checkout
 from tests.shell.following import follow, run_by
 from tests.shell.register import REGISTRY
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long]
 
 PAGE = ROOT / "docs/installing.md"
 KINDS = ("application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json")

@@ -21,7 +21,7 @@ from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.workers.startup import pytorchjob_startup
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 HOOKS = hasattr(ProcessGroup, "register_pre_hook")
 NOT_BEGUN, DIFFERS, OTHER_ORDER = CollectiveFaultKind
 WORLD = 3

@@ -15,7 +15,7 @@ from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SI
 from tests.ports import free_port
 from tests.waiting import again
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 STARTUP = Path(pytorchjob_startup.__file__).parent
 HOOKS = hasattr(ProcessGroup, "register_pre_hook")
 WITHOUT_HOOKS = pytest.mark.skipif(not HOOKS, reason="this torch has no hooks of process groups")

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pytorchjob_agent import shares
 from tests.torch.survivors import BEFORE, BEHIND, CUT, INSIDE, Loss, Result, Run, batch, play, reference, train
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.torch]
 STEPS = 12
 
 

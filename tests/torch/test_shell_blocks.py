@@ -7,7 +7,7 @@ import pytest
 from tests.shell.following import follow, run_by
 from tests.shell.register import TORCH
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 SCRIPT = """
 import os
 print("rank {RANK} of {WORLD_SIZE}".format(**os.environ), flush=True)

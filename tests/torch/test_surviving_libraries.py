@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from tests.torch.survivors import INSIDE, Loss, Result, Script, batch, model, play
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.torch]
 STEPS = 10
 
 

@@ -29,7 +29,7 @@ from tests.torch.survivors import (
     train,
 )
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.torch]
 SIZE = 3
 
 

@@ -20,7 +20,7 @@ from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.ports import free_port
 from tests.waiting import until
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 TRAIN = Path(__file__).parents[3] / "benchmarks/hangs/train.py"
 LIMIT = 12.0
 PAUSE = 0.5

@@ -15,7 +15,7 @@ from tests.waiting import until
 from .conftest import JOB, Job
 from .saving import durable, lose, rules, start
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 RARELY = 3600
 """An interval, in seconds, in which only the first save becomes durable."""
 

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 from .conftest import Job
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 WARM = {"PYTORCHJOB_START_MODE": "warm"}
 
 

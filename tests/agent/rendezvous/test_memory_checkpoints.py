@@ -16,7 +16,7 @@ from tests.waiting import until
 from .conftest import Job
 from .saving import lose, memory, rules, start
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 
 
 def newest(job: Job, index: int, owner: int, uid: str = "u") -> int:

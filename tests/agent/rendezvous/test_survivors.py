@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from .conftest import Job, Pod, end
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 DDP = Path(__file__).parent / "ddp.py"
 RUN = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(DDP))
 WARM = {"PYTORCHJOB_START_MODE": "warm"}

@@ -10,7 +10,7 @@ from tests.waiting import until
 
 from .conftest import JOB, Job
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 CORDONED = "its node n1 is cordoned"
 
 

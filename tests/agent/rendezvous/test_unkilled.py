@@ -14,7 +14,7 @@ from pytorchjob_operator.rounds.values import Policy
 
 from .conftest import Job
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch]
 AGENT = """
 import runpy, sys
 from pathlib import Path

@@ -25,7 +25,7 @@ from pytorchjob_agent.workers.fork_client import ForkServer
 
 # torch leaves closing the workers' files to the collector.
 closing = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300), *map(pytest.mark.filterwarnings, closing)]
+pytestmark = [pytest.mark.torch, *map(pytest.mark.filterwarnings, closing)]
 
 
 class Agent(LocalElasticAgent):

@@ -141,7 +141,6 @@ def test_only_workers_of_the_round_are_heard(server: ShrinkServer, worker: Conne
     assert server._workers == {}
 
 
-@pytest.mark.timeout(30)
 def test_an_agent_that_goes_frees_its_workers(server: ShrinkServer, worker: Connect) -> None:
     left = worker(0)
     until(lambda: 0 in server._workers)
@@ -195,7 +194,6 @@ def test_an_operation_within_another_is_a_part_of_it(operations: Callable[..., O
     assert own._finished == 1
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("other_saved", [False, True])
 def test_a_rank_stands_still_behind_the_save_of_any_rank_until_nobody_waits(
     server: ShrinkServer, operations: Callable[..., Operations], other_saved: bool
