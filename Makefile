@@ -142,7 +142,7 @@ lock: .venv ## Renew the locked versions in requirements/
 
 ##@ Tidy
 clean: ## Remove what was built in this checkout (not the cache)
-	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv out build dist .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv: requirements/bootstrap.txt requirements/dev.txt pyproject.toml install/packages.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }
