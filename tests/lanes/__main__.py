@@ -21,6 +21,8 @@ from tests.lanes.results import Results
 from tests.lanes.running import Runner
 
 OUT = Path("out/test")
+KUBECONFIG = Path("out/kubeconfig")
+"""Of the cluster that `make cluster` has made here."""
 _INTERRUPTED, _USAGE = 130, 2
 _CENSUS_SECONDS = 300
 
@@ -43,7 +45,8 @@ def main(arguments: list[str], env: Mapping[str, str]) -> int:
         return 1
     missing = lacks(detect(env))
     unwanted = {kind: Lack("WITHOUT names it", "remove it from WITHOUT") for kind in env.get("WITHOUT", "").split()}
-    chosen = plan(tests, {**missing, **unwanted}, long)
+    keep = env.get("PROVIDER") == "existing" or KUBECONFIG.exists()
+    chosen = plan(tests, {**missing, **unwanted}, long, keep)
     runner = Runner(chosen, OUT, env, show)
     try:
         asyncio.run(until_done(runner))

@@ -74,6 +74,8 @@ class Lane:
     """How far its processes stand back, so that the longest lane, with a whole cluster in it, is not starved."""
     judges: tuple[Command, ...] = ()
     """What the lane runs at its end, over its whole run: only if each of its tests ran, and passed."""
+    ends: tuple[Command, ...] = ()
+    """What the lane runs in any case when it is over: a cluster that idles takes half a core from the other lanes."""
     minutes: int = 80
     """The lane fails when it takes longer: something hangs. Building all of Kubernetes is in it where it is needed."""
 
@@ -144,6 +146,7 @@ CLUSTER = Lane(
     ),
     nice=0,
     judges=(_rights("check"),),
+    ends=(_check("make", "--no-print-directory", "-o", ".venv", "cluster-down"),),
     minutes=90,
 )
 TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
@@ -160,10 +163,11 @@ _LONG_OPTIONS = ("-n", "3", *_SPREAD)
 """Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""
 
 
-def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
+def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False, keep_cluster: bool = False) -> Plan:
     """Return what to run of these tests where some kinds cannot run or are not wanted.
 
-    `long` runs the tests that `make test` leaves to `make test-long`, and no others.
+    `long` runs the tests that `make test` leaves to `make test-long`, and no others. `keep_cluster`: it was there
+    before.
     """
     chosen = {name: markers for name, markers in tests.items() if (LONG in markers) is long}
     wanted = {name: markers for name, markers in chosen.items() if not markers & absent.keys()}
@@ -176,6 +180,10 @@ def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
     kept = [tuple(lane for lane in track if lane.sessions or (lane.commands and lane is CHECK)) for track in tracks]
     if long:
         kept = [tuple(lane for lane in track if lane is not CHECK) for track in kept]
+    if keep_cluster:
+        kept = [
+            tuple(replace(lane, ends=()) if lane.name == CLUSTER.name else lane for lane in track) for track in kept
+        ]
     running = tuple(track for track in kept if track)
     left_out = (*_left_out(chosen, absent), *(_without_judge(lane, judge) for lane in partial for judge in lane.judges))
     return Plan(running, left_out, tuple(_problems(wanted, running)))

@@ -66,6 +66,8 @@ class Runner:
             self._fail(
                 progress, "the time limit of the lane", f"{progress.lane.minutes} minutes are over: {progress.state}"
             )
+        for command in progress.lane.ends:
+            await self._command(progress, command)
         progress.seconds = time.monotonic() - began
         progress.state = f"done in {summary.clock(progress.seconds)}"
         self._show(self._line(progress))

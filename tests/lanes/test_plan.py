@@ -113,6 +113,13 @@ def test_what_judges_a_whole_lane_is_left_out_with_any_of_its_tests(absent: str,
     assert [row.kind for row in found.left_out if row.follows] == rows
 
 
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize(("keeps", "ended"), [(False, ["cluster-down"]), (True, [])])
+def test_the_cluster_ends_with_its_lane_unless_it_was_there_before(long: bool, keeps: bool, ended: list[str]) -> None:
+    found = plan(named(e2e__x="cluster", e2e__y="cluster long"), {}, long, keeps)
+    assert [end.words[-1] for track in found.tracks for lane in track for end in lane.ends] == ended
+
+
 def test_a_machine_without_tests_of_a_lane_has_nothing_to_judge() -> None:
     assert plan(named(tests__x=""), {"cluster": GO}).left_out == (LeftOut("cluster", 0, GO),)
 

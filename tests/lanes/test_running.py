@@ -160,6 +160,13 @@ async def test_the_judge_of_a_lane_comes_after_its_tests_and_only_if_all_have_pa
     assert f"{shown_as}{python(judge).name}" in shown.text if shown_as else python(judge).name not in shown.text
 
 
+@pytest.mark.parametrize("code", ["", "exit(1)", "import time; time.sleep(99)"], ids=["well", "badly", "too late"])
+async def test_what_ends_a_lane_runs_however_the_lane_went(shown: Shown, code: str) -> None:
+    file = shown.out / "ended"
+    await shown.lane(commands=(python(code),), ends=(python(f"open({str(file)!r}, 'w')"),), minutes=1 / 30)
+    assert file.exists()
+
+
 async def test_a_program_that_is_not_there_fails_the_lane(shown: Shown) -> None:
     found = await shown.lane(commands=(Command(("no-such-program",)),))
     assert problems(found) == ["exit code 127; the tests of this lane did not run"]
