@@ -90,23 +90,27 @@ def test_digits_resume_from_their_checkpoint(tmp_path: Path) -> None:
     assert "epoch=2" in second
 
 
+@pytest.mark.long
 def test_digits_without_torchrun_have_a_rank_per_pod() -> None:
     printed = pods(2, "examples/digits/train.py", EPOCHS="1")
     assert "world_size=2" in printed[0]
     assert "epoch=" not in printed[1]
 
 
+@pytest.mark.long
 def test_every_rank_sends_and_receives() -> None:
     printed = pods(4, "examples/simple/send_recv.py")
     assert "rank 0 received 3 from rank 3" in printed[0]
     assert "rank 3 received 30 from rank 0" in printed[3]
 
 
+@pytest.mark.long
 def test_torchrun_takes_its_arguments_from_the_environment() -> None:
     printed = pods(2, *TORCHRUN, "examples/torchrun/train.py", PET_NPROC_PER_NODE="1")
     assert "rank=1 local_rank=0 node=1 world_size=2 sum=1" in printed[1]
 
 
+@pytest.mark.long
 def test_two_processes_in_each_of_two_pods() -> None:
     printed = pods(2, *TORCHRUN, "examples/multi-process/train.py", PET_NPROC_PER_NODE="2")
     assert "rank=3 local_rank=1 node=1 world_size=4 sum=6" in printed[1]

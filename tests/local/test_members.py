@@ -72,8 +72,8 @@ def shell(text: str) -> list[str]:
     "command",
     [
         pytest.param(["torchrun", "SCRIPT", "MARK"], id="torchrun"),
-        pytest.param(shell("echo first && torchrun SCRIPT MARK; exit $?"), id="torchrun in a shell"),
-        pytest.param(["python", "SCRIPT", "MARK"], id="python"),
+        pytest.param(shell("echo first && torchrun SCRIPT MARK; exit $?"), id="torchrun in a shell", marks=LONG),
+        pytest.param(["python", "SCRIPT", "MARK"], id="python", marks=LONG),
         pytest.param(shell("echo first; python SCRIPT MARK; exit $?"), id="python in a shell"),
         pytest.param(["python", "-m", "torch.distributed.run", "SCRIPT", "MARK"], id="torchrun's module", marks=LONG),
         pytest.param(
@@ -209,7 +209,7 @@ time.sleep(300)
 """
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "python"])
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("python", marks=LONG)])
 def test_a_signal_reaches_the_script_as_before(start: Start, tmp_path: Path, launcher: str) -> None:
     (tmp_path / "train.py").write_text(SIGNALLED)
     run = start(injected("signals", [launcher, str(tmp_path / "train.py")]))

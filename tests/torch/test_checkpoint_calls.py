@@ -68,6 +68,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return alone
 
 
+@pytest.mark.long
 def test_other_numbers_of_ranks_continue_with_the_same_values(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     for rank in train(3, a, b):

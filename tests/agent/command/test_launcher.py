@@ -129,7 +129,7 @@ def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
 @pytest.mark.parametrize(
     "outer",
     [
-        pytest.param({"PET_NPROC_PER_NODE": "2"}, id="in a pod: its size counts"),
+        pytest.param({"PET_NPROC_PER_NODE": "2"}, id="in a pod: its size counts", marks=pytest.mark.long),
         pytest.param({"TORCHELASTIC_RUN_ID": "x", "PET_NPROC_PER_NODE": "3"}, id="below a worker: nothing counts"),
     ],
 )
@@ -192,11 +192,31 @@ def test_a_master_that_never_comes_is_named(agent: Start) -> None:
     [
         pytest.param(["--master-port=70000"], "--master-port=70000: expected a port", id="a port"),
         pytest.param(["--max-restarts=-1"], "--max-restarts=-1: expected 0 or more", id="a number of restarts"),
-        pytest.param(["--max-restarts=x"], "torchrun's arguments are wrong: argument --max-restarts", id="no number"),
-        pytest.param(["--nnodes=1:2", "--rdzv-backend=static"], "--nnodes=1:2: the rendezvous static", id="a range"),
+        pytest.param(
+            ["--max-restarts=x"],
+            "torchrun's arguments are wrong: argument --max-restarts",
+            id="no number",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ["--nnodes=1:2", "--rdzv-backend=static"],
+            "--nnodes=1:2: the rendezvous static",
+            id="a range",
+            marks=pytest.mark.long,
+        ),
         pytest.param(["--rdzv-backend=nonsense", "--rdzv-endpoint=h:1"], "--rdzv-backend=nonsense:", id="a backend"),
-        pytest.param(["--local-ranks-filter=a"], "torchrun refuses its arguments: --local_ranks_filter", id="a filter"),
-        pytest.param(["--no-python", "--module"], "torchrun refuses its arguments: Don't use both", id="two kinds"),
+        pytest.param(
+            ["--local-ranks-filter=a"],
+            "torchrun refuses its arguments: --local_ranks_filter",
+            id="a filter",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ["--no-python", "--module"],
+            "torchrun refuses its arguments: Don't use both",
+            id="two kinds",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_flag_that_cannot_work_is_refused_at_once_in_a_sentence(agent: Start, argv: list[str], words: str) -> None:

@@ -27,7 +27,7 @@ AGENT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(SCRIPT))
 TIMES = [1, pytest.param(10, marks=pytest.mark.long)]
 
 
-@pytest.fixture(params=["step", "handler"])
+@pytest.fixture(params=[pytest.param("step", marks=pytest.mark.long), "handler"])
 def how(request: pytest.FixtureRequest) -> str:
     """Where the script saves."""
     return str(request.param)
@@ -51,8 +51,13 @@ def saved(folder: Path) -> bool:
     ("code", "end"),
     [
         pytest.param("import nothing_of_this_name", ExitCode.WORKER_FAILED, id="a module that is missing"),
-        pytest.param("def f(:", ExitCode.WORKER_FAILED, id="no Python"),
-        pytest.param("import argparse; argparse.ArgumentParser().parse_args(['--lrr'])", 2, id="a wrong argument"),
+        pytest.param("def f(:", ExitCode.WORKER_FAILED, id="no Python", marks=pytest.mark.long),
+        pytest.param(
+            "import argparse; argparse.ArgumentParser().parse_args(['--lrr'])",
+            2,
+            id="a wrong argument",
+            marks=pytest.mark.long,
+        ),
         pytest.param(None, 2, id="no such script"),
     ],
 )

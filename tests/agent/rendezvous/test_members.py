@@ -19,9 +19,11 @@ from .conftest import Job
 
 pytestmark = [pytest.mark.torch]
 WARM = {"PYTORCHJOB_START_MODE": "warm"}
+LONG = pytest.mark.long
+"""Of what a test of the cluster shows with pods."""
 
 
-@pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm")])
+@pytest.mark.parametrize("how", [pytest.param({}, id="cold", marks=LONG), pytest.param(WARM, id="warm")])
 def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job, how: dict[str, str]) -> None:
     pods = job.start_all(FAIL="1:25:1", **how)
     assert job.end() == [0, 0]
@@ -44,6 +46,7 @@ def test_workers_of_a_role_count_among_themselves(job: Job) -> None:
     ]
 
 
+@LONG
 def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
     zero, one = job.start_all(STEPS="150", LINGER="10")
     zero.says("step 5 ")
@@ -71,7 +74,7 @@ def test_without_a_coordinator_a_failure_that_every_start_repeats_ends_its_pod(j
 
 
 @pytest.mark.needs_hangs
-@pytest.mark.long
+@LONG
 def test_without_a_coordinator_the_same_hang_ends_a_pod_at_its_third_time(job: Job) -> None:
     rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'
     pods = job.start_all(FAIL="1:80:9", HOW="hang", PYTORCHJOB_HANG=rules, STEPS="150")
@@ -92,7 +95,11 @@ def test_a_job_ends_well_without_a_coordinator(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    "signals", [True, pytest.param(False, id="the shell around it keeps SIGTERM to itself: the coordinator tells it")]
+    "signals",
+    [
+        pytest.param(True, id="SIGTERM", marks=LONG),
+        pytest.param(False, id="the shell around it keeps SIGTERM to itself: the coordinator tells it"),
+    ],
 )
 def test_a_pod_that_has_to_go_costs_no_step(job: Job, signals: bool) -> None:
     job.policy = Policy(1, 2)
@@ -110,6 +117,7 @@ def test_a_pod_that_has_to_go_costs_no_step(job: Job, signals: bool) -> None:
     assert [step for step, _, _, _ in zero.steps()] == list(range(1, 151)), "each step once, none lost"
 
 
+@LONG
 def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> None:
     job.policy = Policy(1, 2, last_call_timeout=0.0)
     job.env |= {"STEPS": "150", "LINGER": "35"}
@@ -123,6 +131,7 @@ def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> Non
     assert job.end() == [0, 0]
 
 
+@LONG
 def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
     zero, one = job.start_all(LINGER="25")
     one.says("step 20 ")
@@ -141,6 +150,7 @@ def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
     assert job.report().restarts == 0, "a member that is lost uses up no restart"
 
 
+@LONG
 def test_a_launcher_that_crashes_is_started_again_in_its_container(job: Job) -> None:
     zero, one = job.start_all(STEPS="150", LINGER="25")
     zero.says("step 20 ")
@@ -152,6 +162,7 @@ def test_a_launcher_that_crashes_is_started_again_in_its_container(job: Job) -> 
 
 
 @pytest.mark.needs_hangs
+@LONG
 def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> None:
     rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'  # healthy ranks may stand still for seconds
     zero, one = job.start_all(FAIL="1:25:1", HOW="hang", PYTORCHJOB_HANG=rules)
@@ -198,7 +209,7 @@ def test_a_rank_in_another_collective_than_the_others_is_named(job: Job) -> None
 
 
 @pytest.mark.needs_hangs
-@pytest.mark.long
+@LONG
 @pytest.mark.timeout(600)
 def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together(job: Job) -> None:
     """Without any setting. Rank 0 waits in a collective, which alone is no hang. Rank 1 does nothing either."""
@@ -213,7 +224,7 @@ def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together
 
 
 @pytest.mark.needs_hangs
-@pytest.mark.long
+@LONG
 def test_an_idle_pod_is_found_where_the_author_asks_for_it(job: Job) -> None:
     _, one = job.start_all(FAIL="1:25:1", HOW="hang", QUIET="1", PYTORCHJOB_HANG='{"idleSeconds": 12}')
     assert job.end() == [0, 0]
@@ -224,6 +235,7 @@ def test_an_idle_pod_is_found_where_the_author_asks_for_it(job: Job) -> None:
     assert "hang_here" in one.text()
 
 
+@LONG
 def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
     job.policy = Policy(2, 2, max_restarts=1)
     _, one = job.start_all(FAIL="1:5:9")
@@ -268,7 +280,7 @@ def test_a_coordinator_that_never_answers_is_told_and_ends_the_agent_in_time(job
     assert "is the operator running" in pod.message().message
 
 
-@pytest.mark.long
+@LONG
 def test_an_unmodified_torchrun_is_a_member(job: Job) -> None:
     torchrun = str(Path(sys.executable).parent / "torchrun")
     folder = job.folder / "put-there"

@@ -35,7 +35,7 @@ def newest(job: Job, index: int, owner: int, uid: str = "u") -> int:
     ("save", "lost"),
     [
         pytest.param("in place", 0, id="rank 0, which overwrites one file"),
-        pytest.param("DCP", 0, id="rank 0 of a script that uses DCP"),
+        pytest.param("DCP", 0, id="rank 0 of a script that uses DCP", marks=pytest.mark.long),
         pytest.param("calls", 0, id="rank 0 of a script of three calls"),
         pytest.param("calls", 1, id="another rank of a script of three calls", marks=pytest.mark.long),
         pytest.param("ranks", 0, id="rank 0 of a script in which each rank saves", marks=pytest.mark.long),
@@ -82,7 +82,7 @@ def test_two_pods_lost_after_each_other_cost_no_finished_save(job: Job) -> None:
     ("zones", "keeper"),
     [
         pytest.param({0: "eu-1a", 1: "eu-1a", 2: "eu-1b"}, 2, id="in the other zone"),
-        pytest.param({}, 1, id="on the next node, as zones are unknown"),
+        pytest.param({}, 1, id="on the next node, as zones are unknown", marks=pytest.mark.long),
     ],
 )
 def test_where_the_copy_is_kept(job: Job, zones: dict[int, str], keeper: int) -> None:

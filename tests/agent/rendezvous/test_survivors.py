@@ -88,6 +88,7 @@ def test_a_rank_that_has_a_duty_is_not_left_behind(job: Job) -> None:
     assert any(ShrinkState.FIRST_RANK in event.message for event in job.events)
 
 
+@pytest.mark.long
 def test_the_replacement_joins_at_the_next_save(job: Job) -> None:
     pods = start(job, SAVES="150")
     kill_worker(pods[1])
@@ -101,6 +102,7 @@ def test_the_replacement_joins_at_the_next_save(job: Job) -> None:
     assert len({parameters(pod) for pod in pods}) == 1
 
 
+@pytest.mark.long
 def test_the_others_go_on_without_a_lost_pod(job: Job) -> None:
     zero, one, two = start(job, PAUSE="0.05")
     end(one)
