@@ -75,6 +75,22 @@ def test_a_line(shown: JobProgress, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "progress", "line"),
+    [
+        ("Running", {"step": 7}, "digits: Running, step 7, without a, b, c"),
+        ("Running", {}, "digits: Running, shows no progress, without a, b, c"),
+        ("Failed", {"step": 7}, "digits: Failed, step 7"),
+    ],
+)
+def test_a_round_that_goes_on_without_pods_names_them(state: str, progress: dict[str, Any], line: str) -> None:
+    made = job(state, **progress)
+    made["status"]["elastic"] = {"without": ["a", "b", "c", "d"]}
+    shown = progress_view(made, NOW)
+    assert screen.line(shown) == line
+    assert screen.values(shown)["without"] == ([] if shown.ended else ["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize(
     ("progress", "share"),
     [({"step": 1, "total": 8, "percent": 12}, 0.125), ({"percent": 12}, 0.12), ({"step": 1}, None), ({}, None)],
 )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _UNKNOWN = "shows no progress"
+_MOST_PODS = 3
 _STALE_SECONDS = 120
 """Older values are shown with their age: the operator writes them at least once a minute while they change."""
 
@@ -33,6 +34,7 @@ def values(view: JobProgress) -> dict[str, Any]:
         "stepsPerSecond": view.rate,
         "loss": view.loss,
         "metrics": dict(view.metrics),
+        "without": [*view.without],
         "ageSeconds": None if view.age is None else round(view.age, 1),
     }
 
@@ -56,6 +58,12 @@ def bar(view: JobProgress, why: str = "") -> "RenderableType":
 
 
 def _parts(view: JobProgress) -> Iterator[str]:
+    yield from _values(view)
+    if view.without:
+        yield f"without {', '.join(view.without[:_MOST_PODS])}"
+
+
+def _values(view: JobProgress) -> Iterator[str]:
     if not view.known:
         yield _UNKNOWN
         return

@@ -1,6 +1,6 @@
 """How far a job's training is: the values of `status.progress` at this moment. Pure; `now` is an argument."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -37,6 +37,8 @@ class JobProgress:
     metrics: Mapping[str, float] = field(default_factory=dict)
     age: float | None = None
     """Seconds since the values were recorded."""
+    without: Sequence[str] = ()
+    """Pods without which the round goes on until the next save."""
 
     @property
     def known(self) -> bool:
@@ -71,6 +73,7 @@ def progress_view(job: Object, now: datetime) -> JobProgress:
         loss=shown_values.loss(metrics),
         metrics=metrics,
         age=age,
+        without=tuple(map(str, () if ended else _object(status.get("elastic")).get("without") or ())),
     )
 
 
