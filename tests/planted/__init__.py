@@ -4,6 +4,7 @@
 An area has a file here. `make test-long` plants all of them.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -48,8 +49,11 @@ def judge(defects: Sequence[Planted], tests: Iterable[str]) -> Verdict:
                 (copy / path.name).symlink_to(path)
         options = ("-q", "-x", "-p", "no:cacheprovider", "-o", f"timeout={_SECONDS}")
         command = (sys.executable, "-B", "-m", "pytest", *options, *tests)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy / "operator"), str(copy)])}
         try:
-            done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=_LONGEST)
+            done = subprocess.run(
+                command, cwd=copy, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST
+            )
         except subprocess.TimeoutExpired:
             return Verdict(True, f"the tests do not end within {_LONGEST:.0f} s")
     lines = done.stdout.splitlines()
