@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from benchmarks.table import load, machine
+from pytorchjob_agent.contract.reasons import TrainingReason
 
 TRAIN = Path(__file__).with_name("train.py")
 LIMITS: dict[str, dict[str, int]] = {"none": {}, "progress": {"progressSeconds": 10}, "idle": {"idleSeconds": 12}}
@@ -147,6 +148,8 @@ def _verdict(job: dict[str, Any]) -> Verdict | None:
     restart = job.get("status", {}).get("elastic", {}).get("lastRestart")
     if restart is None:
         return None
+    if restart["reason"] != TrainingReason.WORKERS_HANG:
+        raise RuntimeError(restart["message"])
     first = restart.get("first") or {}
     fault = first.get("collective") or {}
     return Verdict(

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -338,7 +339,7 @@ def main() -> None:
     """Train for a few steps, then do what the kind says."""
     kind = (hangs | slow)[os.environ["KIND"]]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(days=1))  # torch ends ranks that wait for 30 minutes
     for number in range(_STEPS):
         step()
         print(f"step {number}", flush=True)
