@@ -19,8 +19,8 @@ EXAMPLES = [
     for path in sorted((ROOT / "examples").glob("*/pytorchjob.yaml"))
     if IMAGE in (text := path.read_text()) and not any(words in text for words in WANTS_MORE)
 ]
-LONG = {"three-machines", "warm"}
-"""tests/examples run their YAML on this machine each time."""
+LONG = {"digits", "three-machines", "warm"}
+"""Others run them each time: tests/examples, and test_digits."""
 FAILING = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
