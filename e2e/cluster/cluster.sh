@@ -89,12 +89,14 @@ up() {
     ./binaries.sh clients
     docker_ready
     ./images.sh
+    ./docker.sh weigh
     if healthy; then
         echo "cluster: $CLUSTER is there and healthy"
         ./load_images.py "${nodes[@]}"
         ./metrics-server.sh deploy "${nodes[0]}"
     else
         create
+        ./docker.sh weigh
         ./load_images.py "${nodes[@]}"
         ./metrics-server.sh deploy "${nodes[0]}"
         wait_until_usable

@@ -21,8 +21,6 @@ from tests.lanes.results import Results
 from tests.lanes.running import Runner
 
 OUT = Path("out/test")
-KUBECONFIG = Path("out/kubeconfig")
-"""Of the cluster that `make cluster` has made here."""
 _INTERRUPTED, _USAGE = 130, 2
 _CENSUS_SECONDS = 300
 
@@ -43,10 +41,10 @@ def main(arguments: list[str], env: Mapping[str, str]) -> int:
         show(f"FAILED collection: some tests cannot be imported\n       log: {OUT / 'census.log'}")
         show(summary.closing([_failed("collection", "see the log")]))
         return 1
-    missing = lacks(detect(env))
     unwanted = {kind: Lack("WITHOUT names it", "remove it from WITHOUT") for kind in env.get("WITHOUT", "").split()}
-    keep = env.get("PROVIDER") == "existing" or KUBECONFIG.exists()
-    chosen = plan(tests, {**missing, **unwanted}, long, keep)
+    machine = detect(env)
+    missing = lacks(machine)
+    chosen = plan(tests, {**missing, **unwanted}, long, machine.existing_cluster or machine.has_cluster)
     runner = Runner(chosen, OUT, env, show)
     try:
         asyncio.run(until_done(runner))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 _OLD_PYTHON = ">=3.11,<3.13"
 _SECONDS = 60
+_NODES = "io.x-k8s.kind.cluster"
+"""The label that kind gives its nodes."""
 _GO = "Go is missing"
 _INSTALL_GO = "install Go 1.24 or later (https://go.dev/dl)"
 
@@ -31,6 +33,8 @@ class Machine:
     existing_cluster: bool = False
     """PROVIDER=existing: the tests use the cluster of KUBECONFIG."""
     kubeconfig: bool = False
+    has_cluster: bool = False
+    """A cluster of `make cluster` is there already, made from this checkout or from another one."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,18 @@ def detect(env: Mapping[str, str]) -> Machine:
         ),
         existing_cluster=env.get("PROVIDER") == "existing",
         kubeconfig=bool(env.get("KUBECONFIG")),
+        has_cluster=bool(_says("docker", "ps", "--all", "--quiet", "--filter", f"label={_NODES}")),
     )
 
 
 def _works(*command: str) -> bool:
+    return _says(*command) is not None
+
+
+def _says(*command: str) -> bytes | None:
+    """Return what a command prints; None if it fails."""
     try:
-        return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False).returncode == 0
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
+        return None
+    return done.stdout if done.returncode == 0 else None

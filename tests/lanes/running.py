@@ -16,6 +16,7 @@ from tests.lanes.results import Failure, Results, Tail, verdict
 
 _PROGRESS_SECONDS = 30.0
 _READ_SECONDS = 1.0
+_END_SECONDS = 300.0
 
 
 @dataclass
@@ -66,8 +67,12 @@ class Runner:
             self._fail(
                 progress, "the time limit of the lane", f"{progress.lane.minutes} minutes are over: {progress.state}"
             )
-        for command in progress.lane.ends:
-            await self._command(progress, command)
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                for command in progress.lane.ends:
+                    await self._command(progress, command)
+        except TimeoutError:
+            self._fail(progress, "the end of the lane", f"{_END_SECONDS:.0f} s are over: {progress.state}")
         progress.seconds = time.monotonic() - began
         progress.state = f"done in {summary.clock(progress.seconds)}"
         self._show(self._line(progress))
