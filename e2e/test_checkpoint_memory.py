@@ -37,7 +37,6 @@ def saves(kubectl: Kubectl, pod: str) -> int:
     return len(re.findall(r'"job"', kubectl("exec", pod, "--", "sh", "-c", LIST, check=False)))
 
 
-@pytest.mark.timeout(600)
 def test_the_pod_of_rank_0_is_lost_with_its_memory_and_its_last_save_is_not(kubectl: Kubectl) -> None:
     job = elastic.elastic_job("in-memory", 2, train=TRAIN, agent={"checkpoint": CHECKPOINT})
     elastic.submit(kubectl, job)

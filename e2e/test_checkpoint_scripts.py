@@ -81,7 +81,6 @@ def finish(kubectl: Kubectl, job: str) -> None:
     assert "Succeeded" in kubectl.finish(job, 400), kubectl.story(job)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("save", "owners", "lost"), LOSSES)
 def test_a_script_that_loses_a_pod_learns_what_an_undisturbed_run_learns(
     kubectl: Kubectl, save: str, owners: tuple[int, ...], lost: int
@@ -137,7 +136,6 @@ def undisturbed(kubectl: Kubectl, job: dict[str, Any]) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1500)
 def test_hugging_faces_trainer_loses_rank_0_and_learns_the_same(kubectl: Kubectl, tmp_path: Path) -> None:
     with pages.with_libraries(kubectl, "hugging-face", tmp_path):
         job = example("hugging-face", 0.15, STEPS="200")
@@ -150,7 +148,6 @@ def test_hugging_faces_trainer_loses_rank_0_and_learns_the_same(kubectl: Kubectl
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1500)
 def test_lightning_loses_rank_0_and_learns_the_same(kubectl: Kubectl, tmp_path: Path) -> None:
     with pages.with_libraries(kubectl, "lightning", tmp_path):
         job = example("lightning", 0.05, EPOCHS="16")

@@ -15,7 +15,6 @@ from tests.shell.following import follow_text
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
-    pytest.mark.timeout(1800),
     pytest.mark.skipif(not on_kind(), reason="the page makes a kind cluster"),
 ]
 NAME = "pages"

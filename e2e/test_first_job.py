@@ -12,7 +12,7 @@ from e2e.pages import build
 from tests.shell.blocks import shell
 from tests.shell.following import follow_text
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long]
 PAGE = "docs/first-job.md"
 AGENT, IMAGE = "pytorchjob/agent:dev", "pytorchjob/agents-page:dev"
 SCRIPT = """

@@ -19,7 +19,6 @@ from tests.shell.register import INSTALL_PAGES, INSTALLING
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(not on_kind(), reason="the nodes have the image already, under the name of a registry"),
 ]
 TEAMS = ("team-a", "team-b")

@@ -24,7 +24,6 @@ from tests.shell.following import follow_text
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(not on_kind(), reason="it brings v1's image into the nodes"),
 ]
 PAGE = "docs/migrating.md"

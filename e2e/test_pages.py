@@ -25,7 +25,6 @@ from tests.shell.register import PAGES, RUNBOOKS
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(not on_kind(), reason="some jobs need what the nodes of this machine share"),
 ]
 JOB = "job"

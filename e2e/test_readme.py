@@ -13,7 +13,7 @@ from tests.readme import CLUSTER, clone, follow
 from tests.shell.transcript import keep
 
 # It brings its images into the nodes, and uses the namespace `default`, as README does.
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.alone]
 
 
 @pytest.fixture

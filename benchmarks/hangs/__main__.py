@@ -117,8 +117,17 @@ def _names(given: str, known: dict[str, Callable[[], None]]) -> list[str]:
 
 
 def _all(kinds: Iterable[str], run: Callable[[str], Run], out: Path, together: int) -> None:
+    def try_run(kind: str) -> Run | RuntimeError:
+        try:
+            return run(kind)
+        except RuntimeError as error:
+            return error
+
     with ThreadPoolExecutor(together) as pool:
-        for found in pool.map(run, kinds):
+        for found in pool.map(try_run, kinds):
+            if isinstance(found, RuntimeError):
+                click.echo(f"NO RESULT: {found}")
+                continue
             wrong = ", ".join(mistakes(found.kind, found.verdict)) if found.verdict else ""
             said = found.verdict.message if found.verdict else "no verdict"
             click.echo(f"{found.kind}, {found.seconds:.1f} s: {said}{wrong and f' WRONG: {wrong}'}")

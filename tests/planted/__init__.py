@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.simulation.defects import ROOT, Defect, plant
 
-_SECONDS, _LONGEST = 60, 420.0
+_SECONDS, _LONGEST = 180, 420.0
 """After this time a test, and all tests of a defect, that it hangs have noticed it."""
 
 

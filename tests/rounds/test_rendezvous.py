@@ -169,6 +169,7 @@ def test_a_group_that_may_still_train_is_not_replaced_by_others() -> None:
     ("returns", "ranks"),
     [
         pytest.param("", None, id="and no word of them"),
+        pytest.param("the pods terminate", None, id="as long as their pods terminate"),
         pytest.param("a member", (2, 3), id="until one is back, and has agreed to nothing"),
         pytest.param("another pod", (2, 3), id="until one has another pod, so that they cannot agree"),
     ],
@@ -192,8 +193,12 @@ def test_members_that_have_stopped_and_are_out_of_reach_may_agree_to_go_on(
         job.waits(0)
     if returns == "another pod":
         job.expect({**job.pods, 0: expected(0, "uid-new")})
+    if returns == "the pods terminate":
+        job.expect({2: job.pods[2], 3: job.pods[3]}, 0, 1)
     job.passes(2, silent=[0, 1] if returns != "a member" else [1])
     assert (job.ranks if job.runs else None) == ranks
+    if returns == "a member":
+        assert job.heard(0).round == job.round, "it hears that it may not agree any more"
 
 
 def test_a_member_that_has_left_agrees_to_nothing() -> None:

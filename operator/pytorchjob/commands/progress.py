@@ -88,7 +88,7 @@ class _Lines:
 
     def show(self, found: Object) -> None:
         view = progress_view(found, _now())
-        shown = (view.state, view.step, view.total, view.percent, view.metrics)
+        shown = (view.state, view.step, view.total, view.percent, view.metrics, view.without)
         if shown != self._last:
             say(screen.line(view))
             self._last = shown

@@ -274,6 +274,8 @@ class Hold(Message):
 
     kind: ClassVar[str] = "hold"
     reason: str = a_text(1024)
+    round: RoundId | None = a_round(optional=True, default=None)
+    """The round that trains without this agent: the members of an older one must not go on by themselves any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Inbox:
     finished: bool = False
     hold: str = ""
     """What the coordinator waits for, in its words."""
+    trains: RoundId | None = None
+    """The latest round that is known to have begun without this agent."""
     refused: Refused | None = None
     """Why the coordinator did not accept the last hello; None once it has accepted one."""
     welcomes: int = 0
@@ -80,8 +82,8 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
             return replace(inbox, stop=message)
         case Terminating():
             return inbox if inbox.terminating else replace(inbox, terminating=True)
-        case Hold(reason=reason):
-            return replace(inbox, hold=reason)
+        case Hold(reason=reason, round=id_):
+            return replace(inbox, hold=reason, trains=id_ or inbox.trains)
         case Refused():
             return replace(inbox, refused=message)
         case Welcome():

@@ -138,7 +138,7 @@ def next_step(waiting: WaitProgress, known: WaitSnapshot) -> Step:
     if last != waiting.join.round:  # the coordinator does not want the round that the members may agree on
         return JoinAgain(replace(waiting.join, round=last))
     if waiting.offered:
-        if known.cut_off or (known.away == 0 and known.now - waiting.since > AGREEMENT_SECONDS):
+        if known.cut_off or _others_train(known) or (known.away == 0 and known.now - waiting.since > AGREEMENT_SECONDS):
             return JoinAgain(waiting.join)
         return Agree()
     if known.absent and may_offer(known):
@@ -149,7 +149,13 @@ def next_step(waiting: WaitProgress, known: WaitSnapshot) -> Step:
 def may_offer(known: WaitSnapshot) -> bool:
     """Return whether the other members can still be met in the store of the last round."""
     met = known.has_store and known.round is not None and commands.ended(known.inbox) == known.round
-    return met and not known.cut_off  # other members may train in a later round by now
+    return met and not known.cut_off and not _others_train(known)  # cut off: they may train in a later round by now
+
+
+def _others_train(known: WaitSnapshot) -> bool:
+    """Return whether the coordinator has begun a round without this agent since the last one here."""
+    trains = known.inbox.trains
+    return trains is not None and known.round is not None and trains > known.round
 
 
 def keep_waiting(waiting: WaitProgress, known: WaitSnapshot) -> KeepWaiting:

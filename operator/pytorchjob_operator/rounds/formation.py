@@ -37,7 +37,7 @@ def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -
     members = round_.members
     for member in waiting:
         if member.index not in members:
-            transition.send(member, Hold(spare_reason(round_)))
+            transition.send(member, Hold(spare_reason(round_), round_.id))
     checkpoint_problems.update(transition)
     transition.clear_problem(TrainingReason.WAITING)
     transition.clear_problem(TrainingReason.PEER_UNREACHABLE)

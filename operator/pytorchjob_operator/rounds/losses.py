@@ -107,9 +107,7 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         former_uids=former,
         restarts=max(transition.state.restarts, job.restarts),
         silent={
-            index: agent
-            for index, agent in transition.state.silent.items()
-            if index in job.pods and not awaited.is_replaced(job.pods[index], agent.pod_uid)
+            index: agent for index, agent in transition.state.silent.items() if _is_pod_of(job, index, agent.pod_uid)
         },
     )
     if grows:
@@ -184,10 +182,18 @@ def _all_silent(transition: Transition) -> bool:
 
 def _remember_silence(transition: Transition, member: Member) -> None:
     """Keep that this agent fell silent: if its container has run all the time, the operator replaces the pod."""
-    pod = transition.state.pods.get(member.index)
-    if pod is not None and not awaited.is_replaced(pod, member.pod_uid):
-        silent = {**transition.state.silent, member.index: SilentAgent(pod.pod_uid, member.heard_at)}
+    if _is_pod_of(transition.state, member.index, member.pod_uid):
+        pod = transition.state.pods.get(member.index)
+        uid = member.pod_uid if pod is None else pod.pod_uid
+        silent = {**transition.state.silent, member.index: SilentAgent(uid, member.heard_at)}
         transition.state = replace(transition.state, silent=silent)
+
+
+def _is_pod_of(job: JobState | JobSynced, index: int, uid: str) -> bool:
+    """True if the pod with this uid serves the replica, or is about to end."""
+    pod = job.pods.get(index)
+    ends = bool(uid) and job.terminating.get(index) == uid
+    return ends or (pod is not None and not awaited.is_replaced(pod, uid))
 
 
 def _silent_since(transition: Transition, member: Member) -> float | None:

@@ -175,7 +175,7 @@ def notify_spares(transition: Transition) -> None:
         words = f"round {round_.id} will restart with this pod{', after its next save' if later else ''}"
         transition.update(replace(phase, growing_since=since))
     for member in waiting:
-        transition.send(member, Hold(words))
+        transition.send(member, Hold(words, round_.id))
 
 
 def failed(transition: Transition, member: Member, message: Failed) -> None:

@@ -54,7 +54,8 @@ def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
     )
     if not heard:
         return ()
-    return tuple(SilentPod(agent.pod_uid, max(now - agent.since, 0.0)) for agent in state.silent.values())
+    silent = [agent for index, agent in state.silent.items() if index in state.pods]  # others terminate
+    return tuple(SilentPod(agent.pod_uid, max(now - agent.since, 0.0)) for agent in silent)
 
 
 def _progress(front: Member | None) -> dict[str, Any]:

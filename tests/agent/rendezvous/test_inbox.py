@@ -47,6 +47,7 @@ HERE = Inbox(round=NOW)
         pytest.param(Terminating(), "terminating", True, id="the pod is being deleted"),
         pytest.param(Stop(1, "x", "y"), "stop", True, id="an order to end"),
         pytest.param(Hold("wait"), "hold", True, id="what is waited for"),
+        pytest.param(Hold("wait", NEXT), "trains", True, id="a round without this agent"),
         pytest.param(Refused("no"), "refused", True, id="a refusal"),
     ],
 )
