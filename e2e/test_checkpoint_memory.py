@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from e2e import elastic, faults
 from e2e.kubectl import Kubectl, until
 
