@@ -161,7 +161,9 @@ class Audit:
 
     def _lines(self) -> Iterator[Object]:
         with self._path.open("rb") as file:
-            file.seek(self._start)
+            if self._start:
+                file.seek(self._start - 1)
+                file.readline()  # the rest of a line that was in writing when this object was made
             for line in file.read().split(b"\n")[:-1]:
                 yield json.loads(line)
 

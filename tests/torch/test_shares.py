@@ -9,7 +9,20 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pytorchjob_agent import shares
-from tests.torch.survivors import BEFORE, BEHIND, CUT, INSIDE, Loss, Result, Run, batch, play, reference, train
+from tests.torch.survivors import (
+    BEFORE,
+    BEHIND,
+    CUT,
+    INSIDE,
+    POSSIBLE,
+    Loss,
+    Result,
+    Run,
+    batch,
+    play,
+    reference,
+    train,
+)
 
 pytestmark = [pytest.mark.torch]
 STEPS = 12
@@ -92,6 +105,7 @@ def of_another_model(rank: int) -> Result:
     return [], [float(share) for share in shares(torch.nn.Linear(1, 1))], 0.0
 
 
+@pytest.mark.skipif(not POSSIBLE, reason="this torch cannot change a group")
 @pytest.mark.parametrize(
     ("script", "error"),
     [
