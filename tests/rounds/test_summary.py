@@ -10,7 +10,16 @@ from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Waiting
 from pytorchjob_operator.rounds.state import AuthenticationFailed, JobState, Tick
 from pytorchjob_operator.rounds.summary import summarize
-from pytorchjob_operator.rounds.values import End, Member, PastRestart, Policy, Round, ShownProgress, SilentAgent
+from pytorchjob_operator.rounds.values import (
+    End,
+    ExpectedPod,
+    Member,
+    PastRestart,
+    Policy,
+    Round,
+    ShownProgress,
+    SilentAgent,
+)
 
 NOW = 100.0
 ROUND = Round(RoundId(3, 7), (0, 1), NOW, world_size=4)
@@ -26,6 +35,7 @@ def state(*members: Member, **changes: Any) -> JobState:
     return replace(found, **changes)
 
 
+PODS = {index: ExpectedPod(f"pod-{index}", f"uid-{index}") for index in (0, 1)}
 RUNS: dict[str, Any] = {"round": "3.7", "phase": PhaseName.RUNNING, "members": 2, "world": 4}
 COLLECTS = RUNS | {"phase": PhaseName.RENDEZVOUS}
 FAILED = PastRestart(40.0, TrainingReason.WORKER_FAILED, "rank 1 exited with 1", True)
@@ -113,22 +123,27 @@ MOVED = PastRestart(60.0, TrainingReason.REGROUPING, "pod-2 joined", False)
             id="members of the round are no spares",
         ),
         pytest.param(
-            state(member(0), silent={1: SilentAgent("uid-1", NOW - 7)}),
+            state(member(0), pods=PODS, silent={1: SilentAgent("uid-1", NOW - 7)}),
             Report(**RUNS, silent=(SilentPod("uid-1", 7.0),)),
             id="a pod whose agent is silent, and since when",
         ),
         pytest.param(
-            state(member(0), silent={1: SilentAgent("uid-1", NOW + 1)}),
+            state(member(0), pods=PODS, silent={1: SilentAgent("uid-1", NOW + 1)}),
             Report(**RUNS, silent=(SilentPod("uid-1", 0.0),)),
             id="no time is negative",
         ),
         pytest.param(
-            state(member(0, heard_at=NOW - LEASE_SECONDS), silent={1: SilentAgent("uid-1", NOW)}),
+            state(member(0), pods={0: PODS[0]}, silent={1: SilentAgent("uid-1", NOW - 7)}),
+            Report(**RUNS),
+            id="the pod whose agent is silent terminates",
+        ),
+        pytest.param(
+            state(member(0, heard_at=NOW - LEASE_SECONDS), pods=PODS, silent={1: SilentAgent("uid-1", NOW)}),
             Report(**RUNS),
             id="no agent is heard: none is silent",
         ),
         pytest.param(
-            state(member(0, connection=None), silent={1: SilentAgent("uid-1", NOW)}),
+            state(member(0, connection=None), pods=PODS, silent={1: SilentAgent("uid-1", NOW)}),
             Report(**RUNS),
             id="no agent is connected: none is silent",
         ),
