@@ -245,11 +245,21 @@ def test_a_pod_without_a_node(
     assert causes(jobs, later=timedelta()) == [cause]
 
 
+def _finds_no_node(jobs: Jobs) -> bool:
+    """Whether the scheduler finds no node for a new pod."""
+    jobs.kubectl("run", "probe", "--image=train:1")
+    status = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].status}"
+    found = until(lambda: jobs.kubectl("get", "pod", "probe", "-o", status))
+    jobs.kubectl("delete", "pod", "probe", "--grace-period=0", "--force")
+    return found == "False"
+
+
 def test_nodes_with_a_taint(nodes: OperatorProcess, plane: ControlPlane, make_namespace: Callable[[], Jobs]) -> None:
     plane.kubectl("taint", "nodes", "--all", "team=vision:NoSchedule")
     jobs = make_namespace()
-    jobs.apply("x", 1)
     try:
+        until(lambda: _finds_no_node(jobs))  # the scheduler hears of the taint a moment later
+        jobs.apply("x", 1)
         until(lambda: jobs.condition("x", "Waiting"))
         assert causes(jobs, later=timedelta()) == ["UntoleratedTaint"]
     finally:

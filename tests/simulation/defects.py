@@ -159,8 +159,8 @@ DEFECTS = [
         "restarts are counted per agent",
         "torch: each agent counts its own restarts, so workers disagree (TORCHELASTIC_RESTART_COUNT)",
         f"{ROUNDS}/formation.py",
-        "restarts=transition.state.restarts,",
-        "restarts=transition.state.restarts if rank == 0 else 0,",
+        "restarts=transition.state.restarts,\n                past_failures",
+        "restarts=transition.state.restarts if rank == 0 else 0,\n                past_failures",
     ),
     Defect(
         "what fails after a loss costs a restart",
@@ -194,7 +194,7 @@ DEFECTS = [
         "a frozen agent is never replaced",
         "ours: its job waited for it for ever: its pod was ready on a healthy node",
         f"{ROUNDS}/losses.py",
-        "if pod is not None and not awaited.is_replaced(pod, member.pod_uid):",
+        "if _is_pod_of(transition.state, member.index, member.pod_uid):",
         "if False:",
     ),
     Defect(
