@@ -13,6 +13,9 @@ ROUNDS = ("tests/rounds/test_shrink.py",)
 RANKS = ("tests/agent/workers/startup/test_shrink.py",)
 REFERENCE = ("tests/torch/test_survivors.py",)
 SHARES = ("tests/torch/test_shares.py",)
+STEPS = ("tests/torch/test_steps.py",)
+BACK = ("tests/rounds/test_entry.py",)
+ENTRY = "pytorchjob_operator/rounds/entry.py"
 WHY = "a wrong gradient is never an option"
 
 FOUND = "the simulation has found it once"
@@ -38,8 +41,8 @@ DEFECTS: Sequence[Planted] = [
         "a round that has just begun goes on without a member",
         FOUND,
         "pytorchjob_operator/rounds/formation.py",
-        'answered=0, saves=0, shrinks="", peer_heard_at=None',
-        "answered=0, saves=0, peer_heard_at=None",
+        'shrinks="",\n            peer_heard_at',
+        "peer_heard_at",
         ROUNDS,
     ),
     Planted(
@@ -49,6 +52,46 @@ DEFECTS: Sequence[Planted] = [
         "return now - since < transition.state.policy.rejoin_within",
         "return pace is None or pace.at < since",
         ROUNDS,
+    ),
+    Planted(
+        "a group that may have taken a member in keeps its number when that member is lost",
+        "those that have taken it in would not hear of the loss",
+        ENTRY,
+        "changes=entry.number + 1, takes_back=False",
+        "changes=entry.number, takes_back=False",
+        BACK,
+    ),
+    Planted(
+        "a member that fails on its way back tries again at once",
+        "it would do so for ever",
+        ENTRY,
+        ", takes_back=False",
+        "",
+        BACK,
+    ),
+    Planted(
+        "a member that comes back counts the restarts of its job, and not of its round",
+        "torch's stores have a name with this number: it would find nobody",
+        ENTRY,
+        "restarts=round_.restarts",
+        "restarts=state.restarts",
+        BACK,
+    ),
+    Planted(
+        "workers leave the group that has just taken a rank in",
+        "the agent repeats what has happened already",
+        WORKER,
+        "        if self.stale:\n            self._group.leave()",
+        "        self._group.leave()",
+        STEPS,
+    ),
+    Planted(
+        "the models of those that go on have begun, and that of the new rank has not",
+        "it would send its order of gradients, and nobody would receive it",
+        TORCH,
+        "    for model in default.models:\n        parameters, sparse",
+        "    for model in ():\n        parameters, sparse",
+        STEPS,
     ),
     Planted(
         "a share that was lost within its step stays lost",

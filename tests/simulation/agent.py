@@ -170,6 +170,8 @@ class Agent(Sleeper):
             heard_ages=heard.ages,
             heard_in=heard.round,
             shrinks=self._shrinks() if running else ShrinkState.NOT_READY,
+            shares_state=self.survives and running and self.world.shares_state,
+            entered=workers.entered if running else 0,
             cooperative=self.cooperative and running,
             saves_on_request=self.cooperative and running,
             answered=max(self.answered, workers.saved_for if workers is not None else 0),
@@ -316,7 +318,7 @@ class Agent(Sleeper):
         if self.peers is not None:
             self.peers.left = frozenset(shrink.members)
         if self.workers.state is Workers.RUN:
-            self.workers.shrink(frozenset(shrink.members))
+            self.workers.shrink(shrink.number, frozenset(shrink.members))
         self._wake()
 
     def _fail(self, step: Step) -> None:
@@ -578,6 +580,11 @@ class Agent(Sleeper):
             self._wake()
 
     # What happens to it.
+
+    def report(self) -> None:
+        """Let the coordinator hear the next heartbeat at once."""
+        self.session.send(self._heartbeat())
+        self._update()
 
     def workers_changed(self) -> None:
         """A worker has ended, or hangs, or has saved."""

@@ -95,7 +95,7 @@ class Checks:
     def _assign(self, agent: "Agent", assigned: Assigned) -> None:
         group = self.assigned.setdefault((self.world.leader_number, assigned.round), {})
         known = group.get(assigned.rank)
-        if known is not None and known != (agent, assigned):
+        if known is not None and known != (agent, assigned) and not assigned.enters:
             raise AssertionError(f"round {assigned.round} is opened twice, or has two members of rank {assigned.rank}")
         group[assigned.rank] = agent, assigned
         if any(member is agent and rank != assigned.rank for rank, (member, _) in group.items()):
@@ -201,7 +201,9 @@ class Checks:
 
     def _all_done(self) -> None:
         for id_, group in self.members.items():
-            left = max((known for (of, _), known in self.shrinks.items() if of == id_), key=len, default=())
+            _, left = max(
+                ((number, known) for (of, number), known in self.shrinks.items() if of == id_), default=(0, ())
+            )
             rest = {rank: agent for rank, agent in group.items() if rank not in left}
             if len(rest) == self.sizes[id_] - len(left) and all(agent.finished == id_ for agent in rest.values()):
                 return
@@ -256,7 +258,9 @@ class Checks:
         """An agent takes part in a round from now on."""
         assert not agent.busy, f"{agent} begins round {assigned.round} while its workers run"
         old = agent.assigned
-        assert old is None or assigned.round > old.round, f"{agent} goes back from {old.round} to {assigned.round}"
+        later = old is None or assigned.round > old.round
+        back = old is not None and assigned.round == old.round and assigned.enters > old.enters
+        assert later or back, f"{agent} goes back from {old} to {assigned.round}"
         if agreed:
             assert old is not None
             assert (assigned.rank, assigned.size) == (old.rank, old.size), f"{agent} has another rank in its next round"
@@ -280,6 +284,7 @@ class Checks:
             before in (None, agent)
             or before is None
             or before.dead
+            or assigned.enters  # the others have left that one behind, and it may not know it yet
             or id_ not in self.running
             or (before not in self.running[id_])
         ), f"two agents of rank {assigned.rank} work in round {id_}"
@@ -299,7 +304,9 @@ class Checks:
 
         `left`: those that have left, as one member's workers know it; they make steps with equal ones alone.
         """
-        running = [agent for agent in self.running.get(id_, {}) if agent.workers is not None]
+        places = self.members.get(id_, {})
+        at_work = [agent for agent in self.running.get(id_, {}) if agent.workers is not None]
+        running = [agent for agent in at_work if agent.assigned and places.get(agent.assigned.rank) is agent]
         if left is None:
             left = max((agent.workers.left for agent in running if agent.workers), key=len, default=frozenset())
         agents = [agent for agent in running if agent.assigned is not None and agent.assigned.rank not in left]
@@ -312,6 +319,29 @@ class Checks:
         if any(agent.workers.left != left or agent.workers.held for agent in agents if agent.workers):
             return False
         return len(agents) == 1 or not any(agent.alone for agent in agents)
+
+    def take_in(self, agent: "Agent", assigned: Assigned) -> bool:
+        """Let all workers of a round take this member in before a step, if all of them can."""
+        group = self.running.get(assigned.round, {})
+        inside = [each for each in group if each.workers is not None and not each.workers.outside]
+        host = next((each for each in inside if each.assigned is not None and each.assigned.rank == 0), None)
+        if host is None or host.shrunk is None or host.workers is None:
+            return False
+        number, left = host.shrunk.number, host.workers.left
+        if assigned.first_rank not in host.shrunk.entering or number + 1 != assigned.enters:
+            return False
+        at_rest = all(
+            each.workers.state is Workers.RUN and (each.workers.left, each.workers.number) == (left, number)
+            for each in inside
+            if each.workers
+        )
+        if not at_rest or not self.complete(assigned.round, left) or agent.alone:
+            return False
+        for each in (*inside, agent):
+            assert each.workers is not None
+            each.workers.enter(assigned.enters, left - {assigned.rank})
+        self.world.event("a member comes back without a restart")
+        return True
 
     def one_group(self, begun: RoundId) -> None:
         """At most one round has all of its members at work when another one has begun.
@@ -362,12 +392,11 @@ class Checks:
         clock = self.world.clock
         for peer in self.running.get(id_, {}):
             if peer is not agent and clock.random.random() < PULLED_DOWN:
-                clock.soon(0.02, 3.0, lambda peer=peer: self._pull(peer, id_, agent))  # type: ignore[misc]
+                number = 0 if peer.workers is None else peer.workers.number
+                clock.soon(0.02, 3.0, lambda peer=peer, n=number: self._pull(peer, id_, n))  # type: ignore[misc]
 
-    def _pull(self, agent: "Agent", id_: RoundId, lost: "Agent") -> None:
-        places = self.members.get(id_, {})
-        rank = next((rank for rank, member in places.items() if member is lost), None)
-        if agent.workers is not None and rank in agent.workers.left:
-            return  # its connections to that one have ended before
+    def _pull(self, agent: "Agent", id_: RoundId, number: int) -> None:
+        if agent.workers is not None and agent.workers.number > number:
+            return  # its connections have ended before
         if agent.assigned is not None and agent.assigned.round == id_ and not agent.dead:
             agent.lose()

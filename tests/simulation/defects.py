@@ -281,6 +281,20 @@ DEFECTS = [
         "if len(phase.round.present) <= state.policy.min_members:",
         "if False:",
     ),
+    Defect(
+        "a member is still on its way back into a round that has changed otherwise",
+        "ours: the others would form two different groups",
+        f"{ROUNDS}/shrink.py",
+        "changes=changes, entry=None)",
+        "changes=changes)",
+    ),
+    Defect(
+        "a member on its way back outlives its round",
+        "ours: nobody would take it in, and its replica would be missing",
+        f"{ROUNDS}/rendezvous.py",
+        "    shrink.stop_entering(transition, round_, reason)\n",
+        "",
+    ),
 ]
 
 

@@ -25,10 +25,16 @@ class RoundWorkers:
         self.saved = False
         self.left: frozenset[int] = frozenset()
         """Ranks of members without which these workers go on."""
+        self.number = self.entered = 0
+        """The last change of their group, and the last one by which members came in."""
+        self.outside = assigned.enters > 0
+        """Whether they prepare to come into the others' group."""
         self.held = False
         """Whether they wait in a collective, for the word of who goes on."""
         self.saved_for = self._saving_for = 0
         """The requests after which training continues: what was saved for, and what is being saved for."""
+        if self.outside:
+            self._agent.world.clock.soon(0.0, 4.0, self._come_in)
 
     def advance(self) -> int:
         """Return the step; time has gone by."""
@@ -47,8 +53,23 @@ class RoundWorkers:
             self._agent.workers_changed()
             self._agent.world.checks.pull_down(self._agent)
 
+    def _come_in(self) -> None:
+        """Come into the group of the others before one of their steps."""
+        if self._agent.workers is not self or self.state is not Workers.RUN or self._agent.dead:
+            return
+        if not self._agent.world.checks.take_in(self._agent, self._assigned):
+            self._agent.world.clock.after(0.2, self._come_in)
+
+    def enter(self, number: int, left: frozenset[int]) -> None:
+        """Their group has another member, or they themselves have come into it."""
+        self.left, self.outside = left, False
+        self.number = self.entered = number
+        self._agent.report()
+
     def lose(self) -> None:
         """A rank of another member has gone, and these workers notice: they fail, or they wait for a word."""
+        if self.outside:
+            return
         if not self._agent.survives or self.state is not Workers.RUN:
             self.fail(ECHO)
         elif not self.held:
@@ -60,11 +81,13 @@ class RoundWorkers:
 
             self._agent.world.clock.after(HOLD_SECONDS, give_up)
 
-    def shrink(self, left: frozenset[int]) -> None:
+    def shrink(self, number: int, left: frozenset[int]) -> None:
         """They hear who goes on."""
-        assert left > self.left, f"{self._agent} hears {sorted(left)} after {sorted(self.left)}"
+        if number <= self.number:
+            return  # they have come in by this change
+        assert left >= self.left, f"{self._agent} hears {sorted(left)} after {sorted(self.left)}"
         assert self._assigned.rank not in left, f"{self._agent} hears that it has left its round"
-        self.left, self.held = left, False
+        self.number, self.left, self.held = number, left, False
         self._agent.world.event("workers go on without a member")
 
     def hang(self) -> None:

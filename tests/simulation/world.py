@@ -30,6 +30,8 @@ class World:
         self.details = log is not None and bool(os.environ.get("MESSAGES"))
         """Whether the trace shows each message."""
         self.policy = policy
+        self.shares_state = sum(nprocs) % 3 != 0
+        """Whether the script takes lost members in between two steps."""
         self.checks = Checks(self)
         self.agents: dict[int, Agent] = {}
         self.old: list[Agent] = []

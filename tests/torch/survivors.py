@@ -25,7 +25,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from pytorchjob_agent.contract.reasons import ShrinkState
-from pytorchjob_agent.script.shares import shares
+from pytorchjob_agent.script.surviving import shares, steps
 from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
 from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
 from tests.waiting import until
@@ -36,6 +36,8 @@ CUT = "cut"
 POSSIBLE = hasattr(distributed_c10d, "_reconfigure")
 """Whether this torch can change a group."""
 _SECONDS = 60.0
+ENTRY = 0
+"""Stands for the way back into the group, in place of an operation."""
 
 
 class Loss(NamedTuple):
@@ -134,6 +136,30 @@ def reference(participants: Sequence[Sequence[int]]) -> list[float]:
     return list(torch.cat([each.detach().reshape(-1) for each in own.parameters()]).tolist())
 
 
+def train_with_returns(rank: int, most: int = 3000) -> Result:
+    """Train in a loop that takes lost ranks in; it ends some steps after all ranks are there again."""
+    own = model()
+    ddp = DistributedDataParallel(own)
+    optimizer = torch.optim.Adam(ddp.parameters(), lr=0.01)
+    sizes, times, end = list[int](), [], most
+    for step in steps(range(most), ddp, optimizer):
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        for share in shares(ddp):
+            ddp(batch(step, share)).square().mean().backward()
+        optimizer.step()
+        sizes.append(dist.get_world_size())
+        times.append(time.perf_counter() - began)
+        returned = sizes[0] if step and len(sizes) == 1 else min(sizes)
+        if end == most and sizes[-1] == int(os.environ["WORLD_SIZE"]) and (returned < sizes[-1] or len(sizes) <= step):
+            end = step + 5
+        if step == end:
+            break
+        time.sleep(0.005)
+    values = torch.cat([each.detach().reshape(-1) for each in own.parameters()])
+    return sizes, values.tolist(), max(times[2:], default=0.0)
+
+
 def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Script, results: Any) -> None:
     """Be one rank."""
     losses = [*losses]
@@ -156,6 +182,20 @@ def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Scr
 
 def _arm(losses: list[Loss]) -> None:
     """Let this process kill itself at these moments."""
+    come_in, form = pytorchjob_shrink.Operations.come_in, pytorchjob_shrink.Operations._enter
+
+    def come(self: Any) -> int:
+        if any(loss.operation == ENTRY and loss.moment == BEFORE for loss in losses):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return come_in(self)
+
+    def enter(self: Any, number: int) -> Any:
+        found = form(self, number)
+        if any(loss.operation == ENTRY and loss.moment == INSIDE for loss in losses):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    pytorchjob_shrink.Operations.come_in, pytorchjob_shrink.Operations._enter = come, enter
     operations = pytorchjob_shrink.Operations
     attempt, run = operations._try, operations.run
     count = [0]
@@ -190,8 +230,13 @@ def _arm(losses: list[Loss]) -> None:
     operations.run, operations._try = counted, tried
 
 
-def play(size: int, losses: Sequence[Loss], script: Script = train, without: int | None = None) -> Run:
-    """Run a training of so many ranks, of which some are lost; `without`: this one does not know its agent."""
+def play(
+    size: int, losses: Sequence[Loss], script: Script = train, without: int | None = None, returns: bool = False
+) -> Run:
+    """Run a training of so many ranks, of which some are lost; `without`: this one does not know its agent.
+
+    `returns`: another process takes the place of each lost one. A loss at its `ENTRY` is the one of this process.
+    """
     if losses and not POSSIBLE:
         pytest.skip("this torch cannot change a group")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -199,7 +244,8 @@ def play(size: int, losses: Sequence[Loss], script: Script = train, without: int
     context = get_context("forkserver")  # this process has threads
     context.set_forkserver_preload(["torch", "torch._dynamo", __name__])
     pipes, processes = [], []
-    for rank in range(size):
+
+    def start(rank: int, losses: Sequence[Loss], enters: int = 0) -> tuple[Any, Any]:
         here, there = context.Pipe(duplex=False)
         env = {
             "WORLD_SIZE": str(size),
@@ -209,14 +255,25 @@ def play(size: int, losses: Sequence[Loss], script: Script = train, without: int
             "TORCHELASTIC_RESTART_COUNT": "0",
             "GLOO_SOCKET_IFNAME": "lo",
             pytorchjob_shrink.SHRINK: "" if rank == without else servers[rank].address,
+            **({pytorchjob_shrink.ENTERS: str(enters)} if enters else {}),
         }
         process = context.Process(target=_rank, args=(rank, env, losses, script, there), daemon=True)
         process.start()
         there.close()
+        return here, process
+
+    for rank in range(size):
+        here, process = start(rank, [loss for loss in losses if loss.operation != ENTRY])
         pipes.append(here)
         processes.append(process)
+
+    def replace(rank: int, enters: int) -> None:
+        servers[rank].close()
+        servers[rank] = ShrinkServer(1)
+        pipes[rank], processes[rank] = start(rank, [loss for loss in losses if loss.operation == ENTRY], enters)
+
     try:
-        return _watch(servers, pipes, processes)
+        return _watch(servers, pipes, processes, replace if returns else None)
     finally:
         for process in processes:
             process.kill()
@@ -225,15 +282,31 @@ def play(size: int, losses: Sequence[Loss], script: Script = train, without: int
             server.close()
 
 
-def _watch(servers: Sequence[ShrinkServer], pipes: Sequence[Any], processes: Sequence[Any]) -> Run:
+def _watch(
+    servers: Sequence[ShrinkServer],
+    pipes: Sequence[Any],
+    processes: Sequence[Any],
+    replace: Callable[[int, int], None] | None,
+) -> Run:
     """Tell the others when a rank has been killed, and collect what they say."""
     alive, found = [*range(len(processes))], dict[int, Survivor]()
+    entering, replaced = list[int](), set[int]()
     number, end, told = 0, time.monotonic() + _SECONDS, 0.0
     while len(found) < len(alive):
         assert time.monotonic() < end, f"ranks {sorted(set(alive) - set(found))} do not end"
         waiting = [processes[rank].sentinel for rank in alive if rank not in found]
-        ready, _, _ = select.select([*waiting, *(pipes[rank] for rank in alive if rank not in found)], [], [], 1.0)
+        waiting += [processes[rank].sentinel for rank in entering]
+        ready, _, _ = select.select([*waiting, *(pipes[rank] for rank in alive if rank not in found)], [], [], 0.1)
         ended = time.monotonic()
+        if entering and any(servers[rank].entered > number for rank in [*alive, *entering]):
+            number, alive, entering = number + 1, sorted([*alive, *entering]), []
+            for rank in alive:
+                servers[rank].tell(number, alive)  # as the coordinator does, once it has heard of it
+        elif entering and processes[entering[0]].sentinel in ready:
+            number, entering = number + 2, []
+            for other in alive:
+                servers[other].tell(number, alive)
+            continue
         for rank in [*alive]:
             if rank in found:
                 continue
@@ -246,6 +319,12 @@ def _watch(servers: Sequence[ShrinkServer], pipes: Sequence[Any], processes: Seq
                 for other in alive:
                     servers[other].tell(number, alive)
                 told = max(told, time.monotonic() - ended)
+                if replace is not None and rank not in replaced:
+                    replaced.add(rank)
+                    replace(rank, number + 1)
+                    entering = [rank]
+                    for other in alive:
+                        servers[other].tell(number, alive, entering=entering)
     for process in processes:
         process.join(_SECONDS)
     until(lambda: not any(server._workers for server in servers))  # all that they said is heard then

@@ -50,6 +50,10 @@ class Heartbeat(Message):
     """Seconds since it reported `step`."""
     shrinks: str = a_text(32, default="")
     """A `ShrinkState`: whether the workers here go on without a lost member. Empty: the agent does not know."""
+    shares_state: bool = a_flag(default=False)
+    """True if the workers here can take in a rank that comes back, and give it their state."""
+    entered: int = an_int(0, default=0)
+    """The last change by which a rank has come into the group of the workers here, or they themselves."""
     saves: int | None = maybe_int(default=None)
     """Saves that the script made by itself in this round. None: not observed, so it may have made some."""
     save_seconds: float = a_number(default=0.0)

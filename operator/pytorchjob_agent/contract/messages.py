@@ -219,6 +219,8 @@ class Assigned(Message):
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
     zone: str = a_text(256, default="")
     """The zone of this pod's node: copies of checkpoints go to other zones first. Empty: unknown."""
+    enters: int = an_int(0, default=0)
+    """The number of the change by which this member comes into a round that runs. 0: the round begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,8 @@ class Shrink(Message):
     """As in `Assigned`."""
     awaited: bool = a_flag(default=False)
     """True if members wait to come back: the workers stop behind their script's next save."""
+    entering: tuple[int, ...] = some_ints(default=())
+    """Ranks of workers that prepare to come in, by the change after this one."""
     reason: str = a_text(1024, default="")
 
 

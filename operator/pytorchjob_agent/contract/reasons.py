@@ -16,6 +16,8 @@ class TrainingReason(StrEnum):
     REGROUPING = "Regrouping"
     WENT_ON = "WentOn"
     """A round goes on without a lost member."""
+    CAME_BACK = "CameBack"
+    """A lost member has come back into its round, without a restart of the others."""
     CANNOT_GO_ON = "CannotGoOn"
     """It cannot; `ShrinkState` says why."""
     GAVE_UP = "ElasticGaveUp"

@@ -33,6 +33,8 @@ _STILL_SECONDS = 5.0
 """What a peer reports of its workers holds for this long."""
 _LONGEST_VALUE = 56 + NOTE_LIMIT
 _LONGEST_NUMBER = 16
+_ENTRY = 10**9
+"""Counters only grow: a member that comes back into its round counts on above the one whose place it takes."""
 _ENDLESS = 10**9
 """Stands for infinity: the workers of a member have ended."""
 
@@ -84,7 +86,7 @@ class PeerHeartbeats:
     def __init__(self, assigned: Assigned, now: float) -> None:
         """Start; rank 0 has called `prepare` before."""
         self._assigned = assigned
-        self._sent = 0
+        self._sent = _ENTRY * assigned.enters
         self._counters: list[int] = []
         self._read_at = now
         self._lived_at: dict[int, float] = {}

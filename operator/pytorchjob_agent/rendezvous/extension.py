@@ -106,10 +106,11 @@ class Extension:
     def begin(self, running: RunningWorkers) -> None:
         """The workers of the round have started."""
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
-        """Other members have left the round: from its `number`th change on, only these ranks of workers go on.
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
+        """Other members have left the round, or come back: after its `number`th change, it has these ranks of workers.
 
-        `awaited`: members wait to come back, so the workers stop behind their script's next save.
+        `awaited`: members wait to come back, so the workers stop behind their script's next save. `entering`: ranks
+        that prepare to come in by the change after this one.
         """
 
     @property
@@ -204,10 +205,10 @@ class Extensions(Extension):
         for each in self.all:
             each.begin(running)
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
         """Tell all of them."""
         for each in self.all:
-            each.shrink(number, ranks, awaited=awaited)
+            each.shrink(number, ranks, awaited=awaited, entering=entering)
 
     @property
     def reads_lines(self) -> bool:

@@ -66,6 +66,10 @@ class Inbox:
 def receive(inbox: Inbox, message: ToAgent) -> Inbox:
     """Return the inbox after one more message; the same object if nothing changes."""
     match message:
+        case Assigned(round=id_, enters=number) if number:
+            # It has been in this round, or has not begun it: what was said about that time is void.
+            known = inbox.round is None or id_ >= inbox.round
+            return replace(inbox, assigned=message, restart=None, shrink=None, hold="") if known else inbox
         case Assigned(round=id_):
             return replace(inbox, assigned=message, hold="") if _is_later(inbox, id_) else inbox
         case Restart(round=id_):
@@ -128,11 +132,12 @@ def superseded(inbox: Inbox, id_: RoundId) -> bool:
 
 
 def _is_news(inbox: Inbox, message: Shrink) -> bool:
-    """Return whether a change of the round is not known yet, or whether members wait to come back."""
+    """Return whether a change of the round is not known yet, or who waits to come back or is on the way."""
     known = inbox.shrink
     if known is None or message.number > known.number:
         return True
-    return message.number == known.number and message.awaited is not known.awaited
+    same = message.awaited is known.awaited and message.entering == known.entering
+    return message.number == known.number and not same
 
 
 def _next(inbox: Inbox) -> RoundId | None:

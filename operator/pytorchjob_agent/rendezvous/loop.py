@@ -370,7 +370,8 @@ class ElasticAgent(LocalElasticAgent):
         shrink = self._membership.client.inbox.shrink
         assert shrink is not None
         if self._shrunk is None or self._shrunk.number != shrink.number:
-            say(f"the workers go on without rank {', '.join(map(str, shrink.ranks[:10]))}: {reason}")
+            missing = f" without rank {', '.join(map(str, shrink.ranks[:10]))}" if shrink.ranks else ""
+            say(f"the workers go on{missing}{f': {reason}' if reason else ''}")
         self._shrunk = shrink
         self._membership.shrink(shrink)
 

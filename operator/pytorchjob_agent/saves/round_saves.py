@@ -67,6 +67,8 @@ class NoSaves(Extension):
 
     def open(self, round_: OpenRound) -> None:
         """Start the round only if no other member starts from a save."""
+        if round_.assigned.enters:
+            return
         agreement = SaveAgreement(round_.connect(), round_.goes_on)
         start = agreement.decide(Peer(round_.assigned.rank, self._address, _NO_PORT, "", ""))
         agreement.confirm(self._problem if start.kind is StartKind.RESTORE else "")
@@ -137,6 +139,8 @@ class MemorySaves(Extension):
         if self._tier is not None:
             self._tier.drain.stop()
         self._placed, self._round, self._drains, self._settle_by, self._copy_again = [], None, None, None, None
+        if assigned.enters:
+            return  # it gets its state from another rank; it holds and copies saves from the next round on
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return

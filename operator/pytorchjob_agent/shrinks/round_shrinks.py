@@ -15,9 +15,16 @@ from typing import Any
 
 from pytorchjob_agent.contract.environment import SURVIVE
 from pytorchjob_agent.contract.reasons import ShrinkState
-from pytorchjob_agent.rendezvous.extension import Extension, OwnPod, Registered, RunningWorkers, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import (
+    Extension,
+    OpenRound,
+    OwnPod,
+    Registered,
+    RunningWorkers,
+    StartingWorkers,
+)
 from pytorchjob_agent.system.console import say
-from pytorchjob_agent.workers.startup.pytorchjob_shrink import SHRINK
+from pytorchjob_agent.workers.startup.pytorchjob_shrink import ENTERS, SHRINK
 
 _LOOPBACK = "127.0.0.1"
 _LONGEST = 64 * 1024
@@ -62,10 +69,26 @@ class ShrinkServer:
         ready = sum(bool(each.get("ready")) for each in said)
         return ShrinkState.READY if ready >= self._nproc else ShrinkState.NOT_READY
 
-    def tell(self, number: int, ranks: Sequence[int], *, awaited: bool = False) -> None:
-        """Tell all workers which ranks go on, and whether others are awaited; one that connects later hears it too."""
+    @property
+    def shares_state(self) -> bool:
+        """Whether all workers here can take in a rank that comes back."""
         with self._lock:
-            self._change = {"number": number, "ranks": [*ranks], "awaited": awaited}
+            return sum(bool(each.get("shares_state")) for each in self._said.values()) >= self._nproc
+
+    @property
+    def entered(self) -> int:
+        """The last change by which ranks have come into the group of all workers here; 0: none has."""
+        with self._lock:
+            found = [int(each.get("entered", 0)) for each in self._said.values()]
+        return min(found) if len(found) >= self._nproc else 0
+
+    def tell(self, number: int, ranks: Sequence[int], *, awaited: bool = False, entering: Sequence[int] = ()) -> None:
+        """Tell all workers which ranks go on, whether others are awaited, and which prepare to come in.
+
+        One that connects later hears it too.
+        """
+        with self._lock:
+            self._change = {"number": number, "ranks": [*ranks], "awaited": awaited, "entering": [*entering]}
             connections = [*self._workers.values()]
             for connection in connections:
                 _send(connection, self._change)
@@ -108,13 +131,13 @@ class ShrinkServer:
                         del self._workers[rank]
 
     def _hear(self, rank: int, what: Mapping[str, Any]) -> None:
-        before = self.state
+        before = self.state, self.shares_state, self.entered
         with self._lock:
             self._said[rank].update(what)
         if "seconds" in what:
             self.seconds.append(float(what["seconds"]))
             say(f"rank {rank} goes on after {1000 * float(what['seconds']):.0f} ms")
-        if self.state is not before:
+        if (self.state, self.shares_state, self.entered) != before:
             self.on_news()
         if "problem" in what:
             say(f"rank {rank} cannot go on without a lost rank: {what['problem']}")
@@ -138,6 +161,11 @@ class RoundShrinks(Extension):
     def __init__(self) -> None:
         """Begin without workers."""
         self._server: ShrinkServer | None = None
+        self._enters = 0
+
+    def open(self, round_: OpenRound) -> None:
+        """Take note of whether the workers are to come into a round that runs."""
+        self._enters = round_.assigned.enters
 
     def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """Return where the workers find the agent."""
@@ -147,22 +175,25 @@ class RoundShrinks(Extension):
         except OSError as error:
             say(f"warning: the workers cannot go on without a lost rank: {error}")
             return [{}] * starting.nproc
-        return [{SHRINK: server.address}] * starting.nproc
+        entry = {ENTERS: str(self._enters)} if self._enters else {}
+        return [{SHRINK: server.address, **entry}] * starting.nproc
 
     def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return whether the workers here can go on without a lost member."""
         server = self._server
-        return {} if server is None else {"shrinks": server.state.value}
+        if server is None:
+            return {}
+        return {"shrinks": server.state.value, "shares_state": server.shares_state, "entered": server.entered}
 
     def begin(self, running: RunningWorkers) -> None:
         """Let the coordinator hear at once that the workers stand still, and why."""
         if self._server is not None:
             self._server.on_news = running.report_now
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool) -> None:
+    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
         """Tell the workers."""
         if self._server is not None:
-            self._server.tell(number, ranks, awaited=awaited)
+            self._server.tell(number, ranks, awaited=awaited, entering=entering)
 
     def over(self, *, clean: bool) -> None:
         """The workers have ended."""

@@ -71,6 +71,9 @@ class _Job:
     account: Account = field(default_factory=Account)
     links: dict[int, MemberLink] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
+    secret: str = ""
+    certificates: Sequence[str] = ()
+    """Of the last round that was formed; a certificate for each member."""
 
 
 class Jobs:
@@ -231,10 +234,33 @@ class Jobs:
             self._stall(uid, job, input_, violations, now)
             return
         job.state, job.account = decision.state, _booked(job.account, before, input_, decision, now)
-        _carry_out(job, _with_keys(decision, self.draw_secret, self.make_certificates))
+        _carry_out(job, self._with_keys(job, decision))
         if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
             self._on_change(uid, decision.events)
+
+    def _with_keys(self, job: _Job, decision: Decision) -> Decision:
+        """Give all members of a round that the decision assigns the same secret, and each one its certificate.
+
+        They are added here, so that no state, log or recording has them, and replayed decisions are equal. A member
+        that comes back into its round gets those that it had.
+        """
+        messages = (command.message for command in decision.commands if isinstance(command, Send))
+        assigned = next((message for message in messages if isinstance(message, Assigned)), None)
+        if assigned is None:
+            return decision
+        if not assigned.enters:
+            job.secret, job.certificates = self.draw_secret(), self.make_certificates(assigned.size)
+        commands = tuple(
+            replace(
+                command,
+                message=replace(command.message, secret=job.secret, certificate=job.certificates[command.message.rank]),
+            )
+            if isinstance(command, Send) and isinstance(command.message, Assigned)
+            else command
+            for command in decision.commands
+        )
+        return replace(decision, commands=commands)
 
     def _stall(self, uid: str, job: _Job, input_: Input, violations: list[str], now: float) -> None:
         """Keep the state, send nothing, and show the defect."""
@@ -267,27 +293,6 @@ def _draw_secret() -> str:
 def no_certificates(size: int) -> Sequence[str]:
     """Return none for each of so many members."""
     return [""] * size
-
-
-def _with_keys(decision: Decision, draw: Callable[[], str], make: Callable[[int], Sequence[str]]) -> Decision:
-    """Give all members of a round that the decision assigns the same secret, and each one its certificate.
-
-    They are added here, so that no state, log or recording has them, and replayed decisions are equal.
-    """
-    messages = (command.message for command in decision.commands if isinstance(command, Send))
-    assigned = next((message for message in messages if isinstance(message, Assigned)), None)
-    if assigned is None:
-        return decision
-    secret, certificates = draw(), make(assigned.size)
-    commands = tuple(
-        replace(
-            command, message=replace(command.message, secret=secret, certificate=certificates[command.message.rank])
-        )
-        if isinstance(command, Send) and isinstance(command.message, Assigned)
-        else command
-        for command in decision.commands
-    )
-    return replace(decision, commands=commands)
 
 
 def _carry_out(job: _Job, decision: Decision) -> None:

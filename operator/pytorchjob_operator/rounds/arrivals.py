@@ -323,7 +323,7 @@ def _learn_left(transition: Transition, message: Hello) -> None:
     phase, known = transition.state.phase, transition.state.round
     if known is None or not known.adopted or not (new := _left(message) - known.left):
         return
-    round_ = replace(known, left=known.left | new)
+    round_ = replace(known, left=known.left | new, changes=known.changes + len(new))
     gone = {round_.ranks[rank] for rank in new if rank < len(round_.ranks)}
     match phase:
         case Running():
@@ -367,6 +367,8 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         transition.send(
             member, Restart(known.id, f"rank {message.rank} belongs to {transition.state.pod_name(holder)}")
         )
+        return
+    if known.takes_in(member.index):
         return
     if message.rank in known.left:
         transition.send(member, Restart(known.id, f"the others go on in round {known.id} without {member.pod}"))

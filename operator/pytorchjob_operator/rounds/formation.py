@@ -29,6 +29,8 @@ def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -
         world_size=sum(member.nproc for member in chosen),
         pod_uids={member.index: member.pod_uid for member in chosen},
         nprocs=tuple(member.nproc for member in chosen),
+        restarts=transition.state.restarts,
+        store_port=chosen[0].port or 1,
     )
     transition.enter(Trigger.ROUND_FORMED, Running(round_))
     transition.state = replace(transition.state, next_number=id_.number + 1)
@@ -111,7 +113,16 @@ def _start(transition: Transition, chosen: Sequence[Member]) -> None:
     """The chosen members wait no longer; what they reported in the last round is void."""
     started = {
         member.index: replace(
-            member, port=None, done=False, done_at=None, step=None, answered=0, saves=0, shrinks="", peer_heard_at=None
+            member,
+            port=None,
+            done=False,
+            done_at=None,
+            step=None,
+            answered=0,
+            saves=0,
+            shrinks="",
+            peer_heard_at=None,
+            shares_state=False,
         )
         for member in chosen
     }

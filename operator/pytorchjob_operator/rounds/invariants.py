@@ -49,7 +49,7 @@ def _assignments(decision: Decision) -> Iterator[str]:
     sent = [
         (command.connection, command.message)
         for command in decision.commands
-        if isinstance(command, Send) and isinstance(command.message, Assigned)
+        if isinstance(command, Send) and isinstance(command.message, Assigned) and not command.message.enters
     ]
     if not sent:
         return
@@ -106,6 +106,8 @@ def _ranks(round_: Round) -> Iterator[str]:
         yield f"ranks have left round {round_.id} that it did not have: {sorted(round_.left)}"
     if 0 in round_.left:
         yield f"rank 0 has left round {round_.id}, whose store it hosts"
+    if round_.entry is not None and (round_.entry.rank not in round_.left or round_.entry.number <= round_.changes):
+        yield f"{round_.entry} does not fit round {round_.id}, which {sorted(round_.left)} have left"
 
 
 def _members(state: JobState) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS, Terminating
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
-from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, shrink, threats
+from pytorchjob_operator.rounds import absent, awaited, entry, rendezvous, running, shrink, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
@@ -236,6 +236,7 @@ def _workers_have_lost_it(state: JobState, lost: Member) -> bool:
 def _remove(transition: Transition, member: Member, why: str) -> None:
     """Remove a member. A running round ends with it, unless the member is done."""
     transition.drop(member.index)
+    entry.ends_with(transition, member, f"{member.pod} {why}")
     phase = transition.state.phase
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
         transition.update(with_loss(phase, member.index))

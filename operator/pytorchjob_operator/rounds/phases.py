@@ -130,6 +130,7 @@ class Trigger(StrEnum):
     SUCCEEDED = "all members have succeeded"
     GAVE_UP = "the policy allows no other round"
     MEMBER_LEFT = "the others go on without a lost member"
+    MEMBER_CAME_BACK = "the others have taken a lost member in"
     DEFECT = "an invariant is violated"
 
 
@@ -154,6 +155,7 @@ LEGAL: dict[tuple[PhaseName, Trigger], PhaseName] = {
     (_V, Trigger.GAVE_UP): _E,
     (_R, Trigger.ROUND_REPORTED): _R,
     (_R, Trigger.MEMBER_LEFT): _R,
+    (_R, Trigger.MEMBER_CAME_BACK): _R,
     (_R, Trigger.WORKERS_FAILED): _V,
     (_R, Trigger.WORKERS_STOPPED): _V,
     (_R, Trigger.MEMBER_LOST): _V,

@@ -9,7 +9,7 @@ from typing import assert_never
 from pytorchjob_agent.contract.messages import Restart, RoundId, Stop
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import absent, awaited, budget, formation, waiting_report
+from pytorchjob_operator.rounds import absent, awaited, budget, formation, shrink, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import (
     Ended,
@@ -78,6 +78,7 @@ def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None
         if member.port is None:
             grace = grace_left(phase, transition.now)
             transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused, grace=grace))
+    shrink.stop_entering(transition, round_, reason)
     release_leaving(transition)
 
 

@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import budget, formation, growth, rendezvous, shown_progress, shrink
+from pytorchjob_operator.rounds import budget, entry, formation, growth, rendezvous, shown_progress, shrink
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import (
@@ -50,6 +50,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             answered=max(member.answered, message.answered),
             saves_on_request=member.saves_on_request or message.saves_on_request,
             shrinks=message.shrinks,
+            shares_state=message.shares_state,
             step=message.step if message.step is not None else member.step,
             total=message.total,
             metrics=message.metrics,
@@ -62,6 +63,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     if due:
         transition.send(member, HeartbeatReply())
     transition.reason = "a heartbeat"
+    entry.complete(transition, member, message)
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
         shown_progress.record(transition, message)
@@ -96,6 +98,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
         _late_join(transition, member, round_)
         return
+    entry.ends_with(transition, member, f"{member.pod} has stopped its workers")
     member = replace(member, port=message.port)
     member = transition.put(member)
     transition.reason = f"{member.pod} waits for a round"
@@ -186,7 +189,8 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
         transition.reason = f"{member.pod} reports a failure in round {message.round}, which is over"
         return
     if round_.has_left(member.index):
-        transition.reason = f"{member.pod} repeats why it has left round {round_.id}"
+        entry.ends_with(transition, member, f"{member.pod} has failed")
+        transition.reason = f"{member.pod} is not in round {round_.id} any more: its failure ends nothing"
         return
     if isinstance(phase, Rendezvous) and any(
         (failure.index, failure.rank) == (member.index, message.rank) for failure in phase.failures
@@ -268,6 +272,9 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         first_step=None,
         done=frozenset(),
         left=frozenset(),
+        changes=0,
+        entry=None,
+        store_port=0,
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
     transition.state = replace(
@@ -298,6 +305,7 @@ def draining(transition: Transition, member: Member, message: Draining) -> None:
     phase = transition.state.phase
     transition.reason = f"{member.pod} terminates within {message.seconds:g} s"
     if not isinstance(phase, Running) or not phase.round.has(member.index):
+        entry.ends_with(transition, member, f"{member.pod} terminates")
         rendezvous.release_leaving(transition)
         return
     if member.index in phase.round.done:
@@ -339,6 +347,8 @@ def advance(transition: Transition, phase: Running) -> None:
         if late or all(member.answered >= planned.number for member in awaited):
             grace = max(planned.deadline - transition.now, 0.0) if planned.handles else 0.0
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)
+        return
+    if entry.begin(transition, phase):
         return
     if new := growth.newcomers(transition, phase):
         phase = replace(phase, growing_since=None, gathered_at=None)

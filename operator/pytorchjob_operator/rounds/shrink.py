@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 
-from pytorchjob_agent.contract.messages import Shrink
+from pytorchjob_agent.contract.messages import Restart, Shrink
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_agent.contract.root_cause import doubt
 from pytorchjob_operator.rounds import budget, past_failures
@@ -92,7 +92,10 @@ def go_on(transition: Transition, phase: Running, lost: Member, reason: str, fai
         return False
     round_ = phase.round
     rank = round_.ranks.index(lost.index)
-    round_ = replace(round_, left=round_.left | {rank}, world_size=round_.world_size - round_.nprocs[rank])
+    changes = 1 + (round_.changes if round_.entry is None else round_.entry.number)
+    stop_entering(transition, round_, f"round {round_.id} changes otherwise")
+    size = round_.world_size - round_.nprocs[rank]
+    round_ = replace(round_, left=round_.left | {rank}, world_size=size, changes=changes, entry=None)
     transition.enter(Trigger.MEMBER_LEFT, replace(phase, round=round_))
     if (known := transition.state.members.get(lost.index)) is not None:
         known = transition.put(replace(known, shrinks=""))
@@ -119,17 +122,29 @@ def _count(transition: Transition, failure: Failure) -> bool:
     return True
 
 
+def stop_entering(transition: Transition, round_: Round, reason: str) -> None:
+    """Kill the workers of a member that is on its way back into this round (`entry`)."""
+    index = None if round_.entry is None else round_.ranks[round_.entry.rank]
+    member = None if index is None else transition.state.members.get(index)
+    if member is not None and member.port is None:
+        transition.send(member, Restart(round_.id, reason, caused=True))
+
+
 def repeat(transition: Transition, member: Member, round_: Round, reason: str = "") -> None:
     """Tell a member who has left its round, if anybody has, and whether they wait to come back.
 
     Its agent knows what it has done already.
     """
-    if not round_.left or not round_.nprocs:
+    if not round_.changes or not round_.nprocs:
         return
     members, ends = tuple(sorted(round_.left)), [0, *accumulate(round_.nprocs)]
     ranks = tuple(rank for each in members for rank in range(ends[each], ends[each + 1]))
+    enters = round_.entry
+    entering = () if enters is None else tuple(range(ends[enters.rank], ends[enters.rank + 1]))
     past = past_failures.encode(transition.state.history, transition.now)
     phase, restarts = transition.state.phase, transition.state.restarts
     asked = any(each.cooperative for each in transition.state.in_round())  # to save: they end the round by that
-    awaited = isinstance(phase, Running) and phase.gathered_at is not None and not asked
-    transition.send(member, Shrink(round_.id, len(members), members, ranks, restarts, past, awaited, reason))
+    waits = isinstance(phase, Running) and phase.gathered_at is not None
+    awaited = waits and not asked and enters is None
+    number = round_.changes
+    transition.send(member, Shrink(round_.id, number, members, ranks, restarts, past, awaited, entering, reason))

@@ -130,6 +130,8 @@ class Member:
     """Saves that its script has made by itself in this round."""
     shrinks: str = ""
     """Its `ShrinkState`, as its agent reports it. Empty: unknown."""
+    shares_state: bool = False
+    """True if its workers can give a rank that comes back their state."""
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -168,6 +170,17 @@ class SilentAgent:
     """The time of its last message."""
 
 
+class Entry(NamedTuple):
+    """A lost member on its way back into a running round."""
+
+    rank: int
+    """Of the member."""
+    number: int
+    """Of the change by which it comes in."""
+    since: float
+    """When it was assigned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """A set of members with fixed ranks that train together."""
@@ -192,6 +205,16 @@ class Round:
     """Workers of each member, by rank. Empty: unknown, because the round was adopted."""
     left: frozenset[int] = frozenset()
     """Ranks without whose members the others go on."""
+    changes: int = 0
+    """The number of the last change of its members. Numbers that are left out belong to entries that came to nothing.
+    """
+    entry: Entry | None = None
+    takes_back: bool = True
+    """False once a member has failed on its way back: it comes by a restart of all."""
+    restarts: int = 0
+    """Restarts of the job when the round began: its workers know this number."""
+    store_port: int = 0
+    """Where the member with rank 0 hosts the round's store. 0: unknown, because the members agreed on the round."""
 
     @property
     def present(self) -> tuple[int | None, ...]:
@@ -208,6 +231,10 @@ class Round:
     def has_left(self, index: int) -> bool:
         """True if the replica took part until the others went on without it."""
         return index in self.ranks and not self.has(index)
+
+    def takes_in(self, index: int) -> bool:
+        """True if the replica is on its way back."""
+        return self.entry is not None and self.ranks[self.entry.rank] == index
 
     def has(self, index: int) -> bool:
         """True if the replica takes part."""

@@ -83,7 +83,7 @@ TO_AGENT: list[Message] = [
     Refused("no", again=True, fenced=True),
     Assigned(ROUND, 0, 2, 0, 4, "10.0.0.1", 1, 5, "10.0.0.2:1", "rank 1 failed", "5ec2e7", zone="eu-1a"),
     Restart(ROUND, "rank 1 failed", dump=True),
-    Shrink(ROUND, 2, (1, 3), (2, 3, 6, 7), 4, (1, 2, 3), True, "rank 2 on pod-1 failed"),
+    Shrink(ROUND, 2, (1, 3), (2, 3, 6, 7), 4, (1, 2, 3), True, (2, 3), "rank 2 on pod-1 failed"),
     Checkpoint(ROUND, 2, 30.0, "pod-1 joined"),
     Save(ROUND, 3, 300.0, "pod-1: its node n1 is cordoned"),
     Hold("a spare waits"),

@@ -2,6 +2,7 @@
 
 It prints each step with the size of its group, and at the end a sum over all bits of its parameters. Rank 0 saves at
 each step in SAVES. It goes on until STEPS, and slowly until the test writes a file. With REPORTS it calls `progress`.
+With SHARES_STATE it takes lost ranks in between two steps.
 """
 
 import os
@@ -32,7 +33,12 @@ if CHECKPOINT.exists():
     first = state["step"] + 1
 ddp = DistributedDataParallel(model)
 print(f"rank {rank} begins at step {first}, restarts {restarts}, pid {os.getpid()}", flush=True)
-for step in range(first, STEPS + 1):
+numbers = range(first, STEPS + 1)
+if os.environ.get("SHARES_STATE"):
+    from pytorchjob_agent import steps
+
+    numbers = steps(numbers, ddp, optimizer)
+for step in numbers:
     batch = torch.randn(16, 64, generator=torch.Generator().manual_seed(1000 * step + int(os.environ["RANK"])))
     optimizer.zero_grad()
     ddp(batch).square().mean().backward()

@@ -88,6 +88,24 @@ def test_a_rank_that_has_a_duty_is_not_left_behind(job: Job) -> None:
     assert any(ShrinkState.FIRST_RANK in event.message for event in job.events)
 
 
+@pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm", marks=pytest.mark.long)])
+def test_a_killed_worker_comes_back_between_two_steps_and_no_other_restarts(job: Job, how: dict[str, str]) -> None:
+    pods = start(job, SHARES_STATE="yes", **how)
+    kill_worker(pods[1])
+    pods[0].says(r"step \d+ of 2 restarts 0")
+    until(lambda: steps(pods[0])[-1][1] == 3)
+    until(lambda: job.report().survive is ShrinkState.READY and not job.report().without)
+    job.hurry()
+    assert job.end() == [0, 0, 0]
+    for pod in (pods[0], pods[2]):
+        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
+        assert [size for _, size, _ in steps(pod)][-1] == 3
+        assert len(re.findall("begins at", pod.text())) == 1
+    assert len({parameters(pod) for pod in pods}) == 1
+    assert reasons(job).count(TrainingReason.ROUND_STARTED) == 1
+    assert TrainingReason.CAME_BACK in reasons(job)
+
+
 @pytest.mark.long
 def test_the_replacement_joins_at_the_next_save(job: Job) -> None:
     pods = start(job, SAVES="150")

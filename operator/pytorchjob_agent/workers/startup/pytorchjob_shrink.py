@@ -6,6 +6,10 @@ writes to the round's store how many operations it has finished. All of them rea
 rank repeats its operation in the smaller group, or takes its result, if another rank has passed the barrier. What can
 not be repeated raises the error that the script would have seen, and a new round follows.
 
+A rank that takes the place of a lost one may come into the group before a step, if the script shares its state
+(`script/surviving`). It prepares in a group of its own and writes how it is reached. Rank 0 sees that, and the next
+barrier tells all ranks, so all of them form the larger group before the same step.
+
 `pytorchjob_shrink_torch` knows torch; this module knows the agent and the order of operations. It imports nothing else
 of the agent, because the worker's Python may not find the package.
 """
@@ -22,6 +26,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 SHRINK = "PYTORCHJOB_SHRINK"  # port and secret of the agent
+ENTERS = "PYTORCHJOB_ENTERS"  # the number of the change by which this rank comes into the group; unset: it is in it
 _HOLD_SECONDS = 10.0
 """How long a rank that has lost another one waits for the agent's word. The coordinator notices a lost pod in 5 s. If
 only a connection has broken, there is no such word, and a new round is the answer.
@@ -48,6 +53,19 @@ class GroupChange(NamedTuple):
     """Of the change, from 1 on in each round."""
     ranks: tuple[int, ...]
     """The ranks that go on, as they were numbered when the round began."""
+    entering: tuple[int, ...] = ()
+    """Ranks that prepare to come into the group; they do by the change after this one."""
+
+
+class Entry(NamedTuple):
+    """Rank 0's word about the ranks that come into the group."""
+
+    handles: Mapping[str, str]
+    """How torch reaches each rank of the larger group. Empty: it is not formed now."""
+    finished: int = 0
+    """Operations that have ended, with their barriers."""
+    step: int = 0
+    """Of the script, the next one."""
 
 
 class RankStanding(NamedTuple):
@@ -160,7 +178,8 @@ class Agent:
         with suppress(OSError, ValueError, KeyError), self._socket.makefile("rb") as lines:
             while line := lines.readline(_LINE):
                 said = json.loads(line)
-                change = GroupChange(int(said["number"]), tuple(map(int, said["ranks"])))
+                entering = tuple(map(int, said.get("entering", ())))
+                change = GroupChange(int(said["number"]), tuple(map(int, said["ranks"])), entering)
                 with self._changed:
                     is_new = self._change is None or change.number > self._change.number
                     self._change, self.awaited = change, bool(said["awaited"])
@@ -178,6 +197,8 @@ class Group(NamedTuple):
 
     rank: int
     """As it was numbered when the round began."""
+    size: int
+    """Ranks when the round began."""
     handle: Callable[[], str]
     form: Callable[[int, Sequence[str], float], None]
     """Form the group again: a number that was not used before, handles by rank, seconds. Raises RuntimeError."""
@@ -186,6 +207,8 @@ class Group(NamedTuple):
     """Write to a key unless another rank has; returns what is there then."""
     read: Callable[[Sequence[str], float], Sequence[str] | None]
     """Wait for these keys of the store for so many seconds; None: not all of them are there."""
+    has: Callable[[Sequence[str]], bool]
+    """Whether these keys are in the store."""
     barrier: Callable[[Sequence[int]], Sequence[int]]
     """Wait until all ranks are here; returns the sums of their numbers. Raises RuntimeError."""
     leave: Callable[[], None]
@@ -198,8 +221,10 @@ class Operations:
     def __init__(self, address: str, group: Group) -> None:
         """Connect to the agent. Raises OSError or ValueError."""
         self._group = group
-        self._agent = Agent(address, group.rank, group.leave)
-        self._number = self._finished = 0
+        self._number = self._finished = self._entry = 0
+        self._entering: tuple[int, ...] = ()
+        self.entered: Sequence[int] = ()
+        """Places in the group of the ranks that have come into it last; rank 0 knows them."""
         self._inside = self._saved = False
         self._sums: Sequence[int] = ()
         self.ranks: tuple[int, ...] = ()
@@ -207,6 +232,12 @@ class Operations:
         self.unchecked = False
         """True after a change, until the ranks have compared their parameters."""
         self.on_change: Callable[[int], None] = lambda _: None
+        self._agent = Agent(address, group.rank, self._leave)
+
+    def _leave(self) -> None:
+        """Leave the group if it changes; the agent also repeats what has happened already."""
+        if self.stale:
+            self._group.leave()
 
     def tell(self, **what: Any) -> None:
         """Tell the agent something."""
@@ -268,13 +299,83 @@ class Operations:
             return counts
         self._inside = True
         try:
-            self._sums = self._run(operation, attempt, root, [int(steps and self._saved), *counts])
+            said = [int(steps and self._saved), self._arrived() if steps else 0]
+            self._sums = self._run(operation, attempt, root, [*said, *counts])
         finally:
             self._inside = False
         self._finished += 1
+        self._entry = self._sums[1] or self._entry
         if self._sums[0]:
             self._hold()
-        return self._sums[1:]
+        return self._sums[2:]
+
+    @property
+    def enters(self) -> bool:
+        """Whether ranks come into the group before the next step; the same at all ranks."""
+        return self._entry > self._number  # a rank that was lost meanwhile has changed the group, and ended their way
+
+    def open(self, step: int) -> bool:
+        """Form the group with the ranks that have come, before this step of the script; all ranks call it.
+
+        False: it stays as it is. Raises ShrinkError.
+        """
+        number, rank = self._entry, self._group.rank
+        self._entry = 0
+        self._group.write(_entry(number, rank), self._group.handle())
+        if rank == 0:
+            entry = Entry(self._handles(number), self._finished, step)
+            self._group.write(_entry(number), json.dumps(entry))
+        elif self._group.read([_entry(number)], 2 * _FORM_SECONDS) is None:
+            raise ShrinkError("rank 0 does not say whether lost ranks come back")
+        return self._enter(number) is not None
+
+    def come_in(self) -> int:
+        """Come into the group as a rank that was not in it; returns the script's next step. Raises ShrinkError."""
+        number = int(os.environ[ENTERS])
+        self._group.write(_entry(number, self._group.rank), self._group.handle())
+        while self._group.read([_entry(number)], _LOOK_SECONDS) is None:
+            pass  # the agent ends this process with the round
+        entry = self._enter(number)
+        if entry is None:
+            raise ShrinkError("the others go on without this rank")
+        return entry.step
+
+    def _arrived(self) -> int:
+        """Return the change by which ranks come into the group, if all of them wait for it; 0: none. Rank 0 knows."""
+        change = self._agent.change
+        if self._group.rank or change is None or not change.entering or change.number != self._number:
+            return 0
+        number, self._entering = change.number + 1, change.entering
+        return number if self._group.has([_entry(number, rank) for rank in change.entering]) else 0
+
+    def _handles(self, number: int) -> Mapping[str, str]:
+        """Return how all ranks of the larger group are reached; nothing if the group changes otherwise."""
+        ranks, until = sorted({*self.ranks, *self._entering}), time.monotonic() + _FORM_SECONDS
+        while not self.stale and time.monotonic() < until:
+            found = self._group.read([_entry(number, rank) for rank in ranks], _LOOK_SECONDS)
+            if found is not None:
+                return {str(rank): handle for rank, handle in zip(ranks, found, strict=True)}
+        return {}
+
+    def _enter(self, number: int) -> Entry | None:
+        """Form the larger group, as rank 0 has written; None: it is not formed. Raises ShrinkError."""
+        [said] = self._group.read([_entry(number)], _LOOK_SECONDS) or [""]
+        entry = Entry(*json.loads(said))
+        if not entry.handles:
+            return None
+        ranks = sorted(map(int, entry.handles))
+        try:
+            self._group.form(number, [entry.handles[str(rank)] for rank in ranks], _FORM_SECONDS)
+        except RuntimeError as error:
+            self._agent.tell(problem="OperationNotRepeatable")
+            raise ShrinkError(f"a rank was lost while others came back: {error}") from None
+        self._number, self._finished = number, entry.finished
+        self.entered = [place for place, rank in enumerate(ranks) if rank in self._entering]
+        self.ranks = tuple(ranks) if len(ranks) < self._group.size else ()
+        self.unchecked = True
+        self.on_change(number)
+        self._agent.tell(entered=number)
+        return entry
 
     def _hold(self) -> None:
         """Stand still before the step ends, as all ranks do: the round restarts from the save, and repeats no step."""
@@ -369,6 +470,10 @@ class Operations:
 
 def _able(rank: int) -> str:
     return f"pytorchjob/shrink/able/{rank}"
+
+
+def _entry(number: int, rank: int | None = None) -> str:
+    return f"pytorchjob/shrink/{number}/enters{'' if rank is None else f'/{rank}'}"
 
 
 def _key(number: int, rank: int) -> str:

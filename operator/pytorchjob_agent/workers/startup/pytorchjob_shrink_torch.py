@@ -7,7 +7,9 @@ imports torch.distributed.
 """
 
 import inspect
+import io
 import os
+import pickle
 import socket
 import sys
 import weakref
@@ -51,6 +53,11 @@ class _Default:
         """For each share of the batch, whether this rank does it in this step; empty: the script takes no shares."""
         self.included: Sequence[int] | None = None
         """For each share, whether the average that has just been made has it; None: nothing was averaged."""
+        self.models: Any = weakref.WeakSet()
+        """Those whose gradients are operations, or become some."""
+        self.outside = bool(os.environ.get(_shrink.ENTERS))
+        """Whether this rank is not in the others' group yet; it has one of its own."""
+        self.send, self.receive = module.send, module.recv
         self._sockets: dict[int, str] = {}
 
     def begin(self, sockets: dict[int, str]) -> None:
@@ -59,11 +66,14 @@ class _Default:
         if self.operations is not None:
             self.operations.close()
         self.operations, self.ready, self.refused = None, False, ""
-        if group.size() < 2 or not _shrink.address():
+        self._sockets = sockets
+        rank, self.world = _own_place() if self.outside else (group.rank(), group.size())
+        if self.world < 2 or not _shrink.address():
             return
-        self._sockets, self.world = sockets, group.size()
-        self.operations = _shrink.Operations(_shrink.address(), self._as_needed(group))
+        self.operations = _shrink.Operations(_shrink.address(), self._as_needed(rank))
         self.operations.on_change = _collectives.change
+        if self.outside:
+            return
         problem = ""
         if not hasattr(self.c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
             problem = "TorchTooOld"
@@ -72,7 +82,7 @@ class _Default:
         if decided := self.operations.settle(problem, group.size()):
             self.refuse(decided)
 
-    def _as_needed(self, group: Any) -> Any:
+    def _as_needed(self, rank: int) -> Any:
         c10d, store = self.c10d, self.c10d._get_default_store()
 
         def form(number: int, handles: Sequence[str], seconds: float) -> None:
@@ -92,8 +102,11 @@ class _Default:
                 return None
             return [store.get(key).decode() for key in keys]
 
+        def has(keys: Sequence[str]) -> bool:
+            return bool(store.check([*keys]))
+
         handle = getattr(c10d, "_get_reconfigure_handle", str)
-        return _shrink.Group(group.rank(), handle, form, store.set, claim, read, self.barrier, self._leave)
+        return _shrink.Group(rank, self.world, handle, form, store.set, claim, read, has, self.barrier, self._leave)
 
     def _leave(self) -> None:
         leave(self._sockets)
@@ -393,13 +406,44 @@ def _replace(module: Any, original: Any, function: Any) -> None:
             setattr(place, name, replacement)
 
 
+def _own_place() -> tuple[int, int]:
+    """Return this rank and how many there are, as its agent says."""
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def _begin_outside(begins: Any, module: Any, args: Any, options: Any) -> Any:
+    """Make the default group with this rank alone: the script prepares in it until the rank comes into the others'.
+
+    Its store is the others': there all of them meet when they form the larger group.
+    """
+    given = inspect.signature(begins).bind(*args, **options).arguments
+    url, store = given.pop("init_method", None) or "env://", given.pop("store", None)
+    for name in ("world_size", "rank"):
+        given.pop(name, None)
+    if store is None:  # as torch does it
+        store, _, _ = next(module.rendezvous(url, *_own_place()))
+        store = module.PrefixStore("default_pg", store)
+    return begins(**given, store=store, rank=0, world_size=1)
+
+
+def _number_outside(default: _Default, module: Any) -> None:
+    """Let the script see the place that this rank is going to have, while it is in a group of its own."""
+    for position, call in enumerate((module.get_rank, module.get_world_size)):
+
+        def placed(group: Any = None, call: Any = call, position: int = position) -> Any:
+            whole = group is None or group is module.GroupMember.WORLD
+            return _own_place()[position] if default.outside and whole else call(group)
+
+        _replace(module, call, placed)
+
+
 def _follow_groups(default: _Default, module: Any) -> None:
     """Learn of the default group, and of others, which cannot lose a rank."""
     begins, creates = module.init_process_group, getattr(module, _CREATES)
 
     def init_process_group(*args: Any, **options: Any) -> Any:
         before = sockets()
-        result = begins(*args, **options)
+        result = _begin_outside(begins, module, args, options) if default.outside else begins(*args, **options)
         try:
             default.begin(opened(before))
         except Exception as error:  # training goes on without it
@@ -426,6 +470,8 @@ def _watch(module: Any) -> None:
     default = _Default(module)
     _default[:] = [default]
     _saves.after_save.append(default.saved)
+    if default.outside:
+        _number_outside(default, module)
     _follow_groups(default, module)
     _protect(default, module)
 
@@ -437,13 +483,12 @@ def _hook_models(module: Any) -> None:
     _protect_buffers(_default[0])
     prepare = module.DistributedDataParallel._pre_forward
     torch: Any = sys.modules["torch"]
-    known: Any = weakref.WeakSet()
 
     @wraps(prepare)
     def pre_forward(self: Any, *inputs: Any, **options: Any) -> Any:
-        if self not in known and _default and _default[0].operations is not None:
+        if _default and _default[0].operations is not None and self not in _default[0].models:
             problem = "ModelCompiled" if torch.compiler.is_compiling() else _problem(self, _default[0])
-            known.add(self)
+            _default[0].models.add(self)
             if problem:
                 _default[0].refuse(problem)
             else:
@@ -454,7 +499,7 @@ def _hook_models(module: Any) -> None:
 
 
 def shares(model: Any) -> Iterator[int] | None:
-    """Return the shares of the batch that this rank does in this step (`script/shares`); None: nothing is known."""
+    """Return the shares of the batch that this rank does in this step (`script/surviving`); None: nothing is known."""
     default = _default[0] if _default else None
     if default is None or default.operations is None:
         return None
@@ -515,6 +560,89 @@ def _sum(default: _Default, gradients: Sequence[Any], counts: Sequence[int]) -> 
 
     found: Sequence[int] = default.operations.run("missing gradients", attempt, counts=counts)
     return found
+
+
+def steps(numbers: range, state: Sequence[Any]) -> Iterator[int] | None:
+    """Return the script's steps, before each of which lost ranks may come back (`script/surviving`); None: none can."""
+    default = _default[0] if _default else None
+    if default is None or default.operations is None or default.refused:
+        return None
+    return _steps(default, numbers, state)
+
+
+def _steps(default: _Default, numbers: range, state: Sequence[Any]) -> Iterator[int]:
+    first = numbers.start
+    if default.outside:
+        first = default.operations.come_in()
+        default.outside = False
+        _load(state, _receive(default))
+    default.operations.tell(shares_state=True)
+    for step in numbers[numbers.index(first) :] if first in numbers else ():
+        if default.operations.enters and default.operations.open(step):
+            new = default.operations.entered
+            _begin_again(default)
+            if default.operations.rank == 0:
+                for rank in new:
+                    _send(default, [each.state_dict() for each in state], rank)
+        yield step
+
+
+def _begin_again(default: _Default) -> None:
+    """Bring all models to where they are before their first backward pass, as they are at a rank that comes in.
+
+    In that pass all ranks together decide anew which gradients they reduce together.
+    """
+    default.ready = False
+    default.operations.tell(ready=False)
+    for model in default.models:
+        parameters, sparse = model._build_params_for_reducer()
+        names = model._build_debug_param_to_name_mapping(parameters)
+        model._ddp_init_helper(parameters, sparse, names, model.static_graph)
+    default.models.clear()
+
+
+def _send(default: _Default, state: Sequence[Any], rank: int) -> None:
+    """Send a state to the rank at this place of the group."""
+    torch, tensors, data = default.torch, [], io.BytesIO()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return None
+            tensors.append(value.detach().cpu().contiguous())
+            return len(tensors) - 1, value.dtype, tuple(value.shape)
+
+    Pickler(data).dump(state)
+    words = torch.frombuffer(bytearray(data.getvalue()), dtype=torch.uint8)
+    for each in (torch.tensor([words.numel()]), words, *tensors):
+        if each.numel():
+            default.send(each, group_dst=rank)
+
+
+def _receive(default: _Default) -> Any:
+    """Return the state that rank 0 sends."""
+    torch, tensors = default.torch, []
+    size = torch.zeros(1, dtype=torch.int64)
+    default.receive(size, group_src=0)
+    words = torch.zeros(int(size.item()), dtype=torch.uint8)
+    default.receive(words, group_src=0)
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, name: Any) -> Any:
+            _, dtype, shape = name
+            tensors.append(torch.empty(shape, dtype=dtype))
+            return tensors[-1]
+
+    found = Unpickler(io.BytesIO(words.numpy().tobytes())).load()
+    for each in tensors:
+        if each.numel():
+            default.receive(each, group_src=0)
+    return found
+
+
+def _load(state: Sequence[Any], values: Sequence[Any]) -> None:
+    for each, value in zip(state, values, strict=True):
+        each.load_state_dict(value)
 
 
 def _stop_at_join(module: Any) -> None:

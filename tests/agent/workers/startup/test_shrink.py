@@ -156,7 +156,18 @@ def group(barrier: Exception | None = None, other_saved: bool = False) -> Group:
             raise barrier
         return [numbers[0] + other_saved, *numbers[1:]]
 
-    return Group(0, lambda: "", lambda *_: None, lambda *_: None, lambda *_: "", lambda *_: None, fail, lambda: None)
+    return Group(
+        rank=0,
+        size=2,
+        handle=lambda: "",
+        form=lambda *_: None,
+        write=lambda *_: None,
+        claim=lambda *_: "",
+        read=lambda *_: None,
+        has=lambda *_: False,
+        barrier=fail,
+        leave=lambda: None,
+    )
 
 
 @pytest.mark.parametrize("error", [ValueError("shape"), RuntimeError("The size of tensor a must match")])
