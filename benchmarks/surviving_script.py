@@ -1,7 +1,8 @@
 """A training with DistributedDataParallel that prints how long each step took, for `benchmarks/survivors`.
 
 It knows nothing of this project. With REPORTS it calls `progress`: a job that fails often and reports no steps ends.
-Rank 0 saves when the benchmark writes a file, and all end when it writes another one.
+With SHARES_STATE it takes its steps from `steps`, so a lost rank comes back between two of them. Rank 0 saves when
+the benchmark writes a file, and all end when it writes another one.
 """
 
 import os
@@ -31,9 +32,15 @@ if SAVED.exists():
     step = state["step"]
 ddp = DistributedDataParallel(model)
 print(f"rank {rank} begins at step {step + 1}, pid {os.getpid()}", flush=True)
+numbers = range(step + 1, STEPS + 1)
+if os.environ.get("SHARES_STATE"):
+    from pytorchjob_agent import steps
+
+    numbers = steps(numbers, ddp, optimizer)
 last = time.perf_counter()
-while step < STEPS and not STOP.exists():
-    step += 1
+for step in numbers:
+    if STOP.exists():
+        break
     batch = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(1000 * step + rank))
     optimizer.zero_grad()
     ddp(batch).square().mean().backward()

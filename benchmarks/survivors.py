@@ -191,6 +191,50 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
     }
 
 
+@cli.command()
+@click.option("--size", default=3, show_default=True, help="Workers, one in each pod.")
+@click.option("--kills", default=50, show_default=True, help="How many returns shall be on record for this size.")
+@click.option("--million", default=1, show_default=True, type=click.Choice([*map(str, _MILLION)]))
+def returns(size: int, kills: int, million: str) -> None:
+    """Kill a worker again and again; it comes back between two steps each time, and no other one restarts."""
+    width, depth, batch = _MILLION[int(million)]
+    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch), "SHARES_STATE": "yes"}
+    row = {"what": "return", "where": "local", "size": size, "million": int(million)}
+    kept = [each for each in _load() if row.items() <= each.items()]
+    with _trial(False, size, env) as trial:
+        for number in range(len(kept), kills):
+            found = _return(trial, random.randrange(1, size))
+            _keep({**row, **found})
+            click.echo(f"{number + 1} of {kills}: {found}")
+        trial.touch("stop")
+
+
+def _return(trial: _Trial, lost: int) -> dict[str, Any]:
+    """Kill a worker; return how long the others' first steps took with the one that has come back."""
+    others = [index for index in range(trial.size) if index != lost]
+    until(lambda: trial.is_ready() and all(_last(trial, index)[-20:][0].size == trial.size for index in others))
+    first = {index: len(_last(trial, index)) for index in others}
+    time.sleep(random.uniform(0.1, 0.9))
+    trial.kill(lost, _pids(trial, lost)[-1])
+    lacks = lambda index: [step.size < trial.size for step in _last(trial, index)[first[index] :]]  # noqa: E731
+    until(lambda: all(any(lacks(index)) and not any(lacks(index)[-20:]) for index in others))
+    longest, usual = [], []
+    for index in others:
+        steps, there = _last(trial, index)[first[index] :], lacks(index)
+        back = len(there) - there[::-1].index(True)
+        longest.append(max(step.took for step in steps[back : back + 3]))
+        usual += [step.took for step in steps[back + 3 :]]
+    numbers = [[step.number for step in _last(trial, index)] for index in others]
+    return {
+        "lost": lost,
+        "longest": longest,
+        "median": statistics.median(usual),
+        "process_end": None,
+        "repeated": sum(len(each) - len(set(each)) for each in numbers),
+        "restarted": len(_lives(trial, 0)) - 1,  # nobody has killed that one
+    }
+
+
 class _Step(NamedTuple):
     number: int
     size: int
@@ -291,13 +335,11 @@ _COLUMNS = ("what", "p50", "p95", "most", "end of the process", "usual step", "s
 def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _row(*_COLUMNS)
     yield _row(*["---"] * len(_COLUMNS))
-    kinds = {(_where(each), each["size"], each["million"]) for each in found if each["what"] == "kill"}
-    for where, size, million in sorted(kinds):
-        part = [
-            each
-            for each in found
-            if each["what"] == "kill" and (_where(each), each["size"], each["million"]) == (where, size, million)
-        ]
+    said = {"kill": "longest step of a survivor", "return": "longest of the first steps with a rank that is back"}
+    kinds = {(each["what"], _where(each), each["size"], each["million"]) for each in found if each["what"] in said}
+    for kind in sorted(kinds):
+        event, where, size, million = kind
+        part = [each for each in found if (each["what"], _where(each), each.get("size"), each.get("million")) == kind]
         longest = sorted(took for each in part for took in each["longest"])
         p95 = longest[min(int(0.95 * len(longest)), len(longest) - 1)]
         times = [f"{took:.0f} ms" for took in (statistics.median(longest), p95, longest[-1])]
@@ -305,8 +347,8 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         times += [f"{statistics.median(ends):.0f} ms" if ends else ""]
         times += [f"{statistics.median(each['median'] for each in part):.0f} ms"]
         counts = [sum(each[key] for each in part) for key in ("repeated", "restarted")]
-        what = f"{where}, {size} workers, {million} million parameters: longest step of a survivor"
-        yield _row(what, *times, *counts, f"{len(part)} kills", _run(part))
+        what = f"{where}, {size} workers, {million} million parameters: {said[event]}"
+        yield _row(what, *times, *counts, f"{len(part)} {event}s", _run(part))
         if back := sorted(took for each in part for took in each.get("back", ())):
             what = f"{where}, {size} workers: how long the others stand still when the lost one comes back at a save"
             shown = [statistics.median(back), back[min(int(0.95 * len(back)), len(back) - 1)], back[-1]]

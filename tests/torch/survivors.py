@@ -136,10 +136,10 @@ def reference(participants: Sequence[Sequence[int]]) -> list[float]:
     return list(torch.cat([each.detach().reshape(-1) for each in own.parameters()]).tolist())
 
 
-def train_with_returns(rank: int, most: int = 3000) -> Result:
+def train_with_returns(rank: int, most: int = 3000, **options: Any) -> Result:
     """Train in a loop that takes lost ranks in; it ends some steps after all ranks are there again."""
     own = model()
-    ddp = DistributedDataParallel(own)
+    ddp = DistributedDataParallel(own, **options)
     optimizer = torch.optim.Adam(ddp.parameters(), lr=0.01)
     sizes, times, end = list[int](), [], most
     for step in steps(range(most), ddp, optimizer):

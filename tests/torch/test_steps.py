@@ -58,6 +58,11 @@ def test_a_rank_comes_back_between_two_steps(lost: int, moment: str) -> None:
     assert 2 in others[0].sizes, "the others went on meanwhile"
 
 
+@pytest.mark.parametrize("options", [{"gradient_as_bucket_view": True}, {"find_unused_parameters": True}])
+def test_models_with_other_options(options: dict[str, object]) -> None:
+    check(play(3, [Loss(1, 5, INSIDE)], partial(train_with_returns, **options), returns=True), 3)
+
+
 def test_the_others_go_on_without_a_rank_that_is_lost_again_on_its_way() -> None:
     losses = [Loss(1, 5, INSIDE), Loss(1, ENTRY, BEFORE)]
     run = play(3, losses, partial(train_with_returns, most=150), returns=True)
