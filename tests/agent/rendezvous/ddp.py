@@ -2,7 +2,7 @@
 
 It prints each step with the size of its group, and at the end a sum over all bits of its parameters. Rank 0 saves at
 each step in SAVES. It goes on until STEPS, and slowly until the test writes a file. With REPORTS it calls `progress`.
-With SHARES_STATE it takes lost ranks in between two steps.
+With SHARES_STATE it takes lost ranks in between two steps, and ends soon after the test has written the file.
 """
 
 import os
@@ -18,6 +18,7 @@ if os.environ.get("REPORTS"):
 
 STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.02"))
 SAVES = [int(step) for step in os.environ.get("SAVES", "").split(",") if step]
+_END = 1000  # more than there are ranks: rank 0 tells the others in their sum that this is the last step
 CHECKPOINT, HURRY = Path(os.environ["CHECKPOINT"]), Path(os.environ["HURRY"])
 
 dist.init_process_group("gloo")
@@ -34,7 +35,7 @@ if CHECKPOINT.exists():
 ddp = DistributedDataParallel(model)
 print(f"rank {rank} begins at step {first}, restarts {restarts}, pid {os.getpid()}", flush=True)
 numbers = range(first, STEPS + 1)
-if os.environ.get("SHARES_STATE"):
+if endless := bool(os.environ.get("SHARES_STATE")):
     from pytorchjob_agent import steps
 
     numbers = steps(numbers, ddp, optimizer)
@@ -44,12 +45,16 @@ for step in numbers:
     ddp(batch).square().mean().backward()
     optimizer.step()
     count = torch.ones(1)
+    if endless and rank == 0 and HURRY.exists():
+        count += _END
     dist.all_reduce(count)
     if step in SAVES and rank == 0:
         part = CHECKPOINT.with_suffix(".part")
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, part)
         part.replace(CHECKPOINT)
-    print(f"step {step} of {int(count)} restarts {restarts}", flush=True)
+    print(f"step {step} of {int(count) % _END} restarts {restarts}", flush=True)
+    if count >= _END:
+        break
     if os.environ.get("REPORTS"):
         progress(step, STEPS)
     time.sleep(0.0 if HURRY.exists() else PAUSE)

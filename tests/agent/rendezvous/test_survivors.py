@@ -17,6 +17,7 @@ from .conftest import Job, Pod, end
 pytestmark = [pytest.mark.torch]
 DDP = Path(__file__).parent / "ddp.py"
 RUN = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(DDP))
+ENDLESS = "1000000"
 WARM = {"PYTORCHJOB_START_MODE": "warm"}
 
 
@@ -90,20 +91,43 @@ def test_a_rank_that_has_a_duty_is_not_left_behind(job: Job) -> None:
 
 @pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm", marks=pytest.mark.long)])
 def test_a_killed_worker_comes_back_between_two_steps_and_no_other_restarts(job: Job, how: dict[str, str]) -> None:
-    pods = start(job, SHARES_STATE="yes", **how)
+    pods = start(job, SHARES_STATE="yes", STEPS=ENDLESS, **how)
     kill_worker(pods[1])
     pods[0].says(r"step \d+ of 2 restarts 0")
     until(lambda: steps(pods[0])[-1][1] == 3)
     until(lambda: job.report().survive is ShrinkState.READY and not job.report().without)
     job.hurry()
     assert job.end() == [0, 0, 0]
+    last = steps(pods[1])[-1][0]
     for pod in (pods[0], pods[2]):
-        assert [step for step, _, _ in steps(pod)] == [*range(1, 401)], "each step once"
+        assert [step for step, _, _ in steps(pod)] == [*range(1, last + 1)], "each step once"
         assert [size for _, size, _ in steps(pod)][-1] == 3
         assert len(re.findall("begins at", pod.text())) == 1
     assert len({parameters(pod) for pod in pods}) == 1
     assert reasons(job).count(TrainingReason.ROUND_STARTED) == 1
     assert TrainingReason.CAME_BACK in reasons(job)
+
+
+@pytest.mark.long
+def test_a_new_pod_with_two_workers_comes_back_between_two_steps(job: Job) -> None:
+    job.policy = Policy(1, 2, survive=True, rejoin_within=600.0)
+    names = {"PYTORCHJOB_SURVIVE": "auto", "PET_NNODES": "1:2", "PET_NPROC_PER_NODE": "2", "STEPS": ENDLESS}
+    names |= {"SHARES_STATE": "yes", "PAUSE": "0.05"}
+    job.expect(0, 1)
+    zero, one = (job.start(index, command=RUN, **names) for index in range(2))
+    for pod in (zero, one):
+        pod.says("step 5 of 4 ")
+    until(lambda: job.report().survive is ShrinkState.READY)
+    end(one)
+    zero.says(r"step \d+ of 2 restarts 0")
+    back = job.start(1, uid="v", command=RUN, **names)
+    until(lambda: steps(zero)[-1][1] == 4)
+    job.hurry()
+    assert zero.process.wait(100) == back.process.wait(100) == 0
+    last = steps(back)[-1][0]
+    done = sorted(step for step, _, _ in steps(zero))
+    assert done == sorted([*range(1, last + 1)] * 2), "both ranks have done each step once"
+    assert {parameters(pod) for pod in (zero, back)} == {parameters(zero)}
 
 
 @pytest.mark.long

@@ -200,8 +200,11 @@ class Group(NamedTuple):
     size: int
     """Ranks when the round began."""
     handle: Callable[[], str]
-    form: Callable[[int, Sequence[str], float], None]
-    """Form the group again: a number that was not used before, handles by rank, seconds. Raises RuntimeError."""
+    form: Callable[[int, Sequence[str], int, float], None]
+    """Form the group again: a number that was not used before, handles by rank, the own place in them, seconds.
+
+    Raises RuntimeError.
+    """
     write: Callable[[str, str], None]
     claim: Callable[[str, str], str]
     """Write to a key unless another rank has; returns what is there then."""
@@ -333,7 +336,7 @@ class Operations:
         """Come into the group as a rank that was not in it; returns the script's next step. Raises ShrinkError."""
         number = int(os.environ[ENTERS])
         self._group.write(_entry(number, self._group.rank), self._group.handle())
-        while self._group.read([_entry(number)], _LOOK_SECONDS) is None:
+        while self._group.read([_entry(number)], _STAND_SECONDS) is None:
             pass  # the agent ends this process with the round
         entry = self._enter(number)
         if entry is None:
@@ -365,7 +368,8 @@ class Operations:
             return None
         ranks = sorted(map(int, entry.handles))
         try:
-            self._group.form(number, [entry.handles[str(rank)] for rank in ranks], _FORM_SECONDS)
+            handles, place = [entry.handles[str(rank)] for rank in ranks], ranks.index(self._group.rank)
+            self._group.form(number, handles, place, _FORM_SECONDS)
         except RuntimeError as error:
             self._agent.tell(problem="OperationNotRepeatable")
             raise ShrinkError(f"a rank was lost while others came back: {error}") from None
@@ -458,7 +462,8 @@ class Operations:
             self._agent.tell(problem="OperationNotRepeatable")
             raise ShrinkError(f"a rank is lost, and the others cannot go on: {error}") from None
         try:
-            self._group.form(change.number, [standings[rank].handle for rank in change.ranks], _FORM_SECONDS)
+            handles, place = [standings[rank].handle for rank in change.ranks], change.ranks.index(self._group.rank)
+            self._group.form(change.number, handles, place, _FORM_SECONDS)
         except RuntimeError as error:
             error.__traceback__ = None
             self._agent.tell(broken=True)

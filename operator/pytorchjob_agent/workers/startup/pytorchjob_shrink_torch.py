@@ -85,9 +85,9 @@ class _Default:
     def _as_needed(self, rank: int) -> Any:
         c10d, store = self.c10d, self.c10d._get_default_store()
 
-        def form(number: int, handles: Sequence[str], seconds: float) -> None:
-            before = sockets()
-            c10d._reconfigure(uuid=number, handles=[*handles], timeout=timedelta(seconds=seconds)).wait()
+        def form(number: int, handles: Sequence[str], place: int, seconds: float) -> None:
+            before, given = sockets(), distinct(handles, place)
+            c10d._reconfigure(uuid=number, handles=given, timeout=timedelta(seconds=seconds)).wait()
             self._sockets = opened(before)
 
         def claim(key: str, value: str) -> str:
@@ -167,6 +167,18 @@ class _Default:
             self.operations.tell(problem="ParametersDiffer")
             raise _shrink.ShrinkError("a rank is lost, and the parameters of the others differ")
         self.operations.unchecked = False
+
+
+def distinct(handles: Sequence[str], place: int) -> list[str]:
+    """Return the handles such that all differ, as torch demands; it looks for its own in them, and reads no other.
+
+    Ranks that come in together have equal ones: each was rank 0 of a group of its own.
+    """
+    if len(set(handles)) == len(handles):
+        return [*handles]
+    others = (each.split(":", 2) for each in handles)
+    numbered = [":".join([kind, str(len(handles) + at), *rest]) for at, (kind, _, *rest) in enumerate(others)]
+    return [handles[at] if at == place else each for at, each in enumerate(numbered)]
 
 
 def digest(torch: Any, parameters: Sequence[Any]) -> int:
