@@ -25,6 +25,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyt
 BIN = _CACHE / "bin"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _READY_SECONDS = 90.0
+_HANDSHAKES = 5
 _ERRORS = 400
 _CONTROLLERS = ("garbage-collector-controller", "namespace-controller", "serviceaccount-controller")
 _AUDIT_POLICY = {
@@ -128,15 +129,22 @@ class ControlPlane:
         self._wait("kube-apiserver", lambda: self.kubectl("get", "--raw", "/readyz").returncode == 0)
 
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Runs kubectl as cluster admin; never raises for its exit status."""
+        """Runs kubectl as cluster admin; never raises for its exit status.
+
+        On a busy machine its ten seconds for a TLS handshake may go by: it has asked for nothing then, and tries again.
+        """
         command = [
             str(self.binaries / "kubectl"),
             f"--kubeconfig={self.kubeconfig}",
             f"--cache-dir={self.directory / 'kubectl'}",
         ]
-        return subprocess.run(
-            [*command, *args], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        for _ in range(_HANDSHAKES):
+            done = subprocess.run(
+                [*command, *args], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            )
+            if "net/http: TLS handshake timeout" not in done.stderr:
+                break
+        return done
 
     def apply(self, *objects: dict[str, Any], options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """`kubectl apply` of objects."""

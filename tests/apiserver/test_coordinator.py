@@ -187,6 +187,8 @@ async def test_rounds_restarts_and_steps_are_in_the_status_and_told_as_events(
 ) -> None:
     await started(jobs, kubelet)
     first, second, assigned = await agents.together()
+    # At once: on a busy machine a call of kubectl keeps these agents from beating, and the coordinator lets them go.
+    assert "pytorchjob_operator_coordinator_connections 2.0" in operator.http("/metrics")[1]
     await becomes(lambda: elastic(jobs).get("round") == str(assigned.round))
     assert (elastic(jobs)["members"], elastic(jobs)["worldSize"]) == (2, 4)
     await becomes(lambda: jobs.get("x")["status"].get("progress", {}).get("step") == 7)
@@ -198,7 +200,6 @@ async def test_rounds_restarts_and_steps_are_in_the_status_and_told_as_events(
     await becomes(lambda: elastic(jobs).get("restarts") == 1)
     assert "ValueError: no such tensor" in elastic(jobs)["lastRestart"]["message"]
     await becomes(lambda: {"RoundStarted", "WorkerFailed"} <= reasons(jobs))
-    assert "pytorchjob_operator_coordinator_connections 2.0" in operator.http("/metrics")[1]
 
 
 async def test_the_coordinators_verdict_fails_the_job_and_agents_that_come_later_end(
