@@ -49,8 +49,8 @@ DEFECTS: Sequence[Planted] = [
         "workers do not learn how often they were restarted",
         WHY,
         f"{ROUNDS}/formation.py",
-        "restarts=transition.state.restarts,",
-        "restarts=0,",
+        "restarts=transition.state.restarts,\n                past_failures",
+        "restarts=0,\n                past_failures",
         MACHINE,
     ),
     Planted(
