@@ -16,12 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import click
@@ -148,15 +149,28 @@ def _trial(kind: bool, size: int, env: Mapping[str, str]) -> Iterator[_Trial]:
 @click.option("--kind", is_flag=True, help="On the cluster of `make cluster`.")
 def kills(size: int, kills: int, million: str, kind: bool) -> None:
     """Kill a worker again and again; it comes back at a save each time."""
-    width, depth, batch = _MILLION[int(million)]
-    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch)}
-    row = {"what": "kill", "where": "kind" if kind else "local", "size": size, "million": int(million)}
+    _repeat("kill", _kill, size, kills, int(million), kind=kind)
+
+
+def _repeat(
+    what: str,
+    measure: Callable[[_Trial, int], dict[str, Any]],
+    size: int,
+    times: int,
+    million: int,
+    env: Mapping[str, str] = MappingProxyType({}),
+    *,
+    kind: bool = False,
+) -> None:
+    """Measure with one random worker after the other, until so many rows are on record."""
+    width, depth, batch = _MILLION[million]
+    row = {"what": what, "where": "kind" if kind else "local", "size": size, "million": million}
     kept = [each for each in _load() if row.items() <= each.items()]
-    with _trial(kind, size, env) as trial:
-        for number in range(len(kept), kills):
-            found = _kill(trial, random.randrange(1, size))
+    with _trial(kind, size, {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch), **env}) as trial:
+        for number in range(len(kept), times):
+            found = measure(trial, random.randrange(1, size))
             _keep({**row, **found})
-            click.echo(f"{number + 1} of {kills}: {found}")
+            click.echo(f"{number + 1} of {times}: {found}")
         trial.touch("stop")
 
 
@@ -197,22 +211,13 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
 @click.option("--million", default=1, show_default=True, type=click.Choice([*map(str, _MILLION)]))
 def returns(size: int, kills: int, million: str) -> None:
     """Kill a worker again and again; it comes back between two steps each time, and no other one restarts."""
-    width, depth, batch = _MILLION[int(million)]
-    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch), "SHARES_STATE": "yes"}
-    row = {"what": "return", "where": "local", "size": size, "million": int(million)}
-    kept = [each for each in _load() if row.items() <= each.items()]
-    with _trial(False, size, env) as trial:
-        for number in range(len(kept), kills):
-            found = _return(trial, random.randrange(1, size))
-            _keep({**row, **found})
-            click.echo(f"{number + 1} of {kills}: {found}")
-        trial.touch("stop")
+    _repeat("return", _return, size, kills, int(million), {"SHARES_STATE": "yes"})
 
 
 def _return(trial: _Trial, lost: int) -> dict[str, Any]:
     """Kill a worker; return how long the others' first steps took with the one that has come back."""
     others = [index for index in range(trial.size) if index != lost]
-    until(lambda: trial.is_ready() and all(_last(trial, index)[-20:][0].size == trial.size for index in others))
+    until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in others), 120)
     first = {index: len(_last(trial, index)) for index in others}
     time.sleep(random.uniform(0.1, 0.9))
     trial.kill(lost, _pids(trial, lost)[-1])
@@ -233,6 +238,11 @@ def _return(trial: _Trial, lost: int) -> dict[str, Any]:
         "repeated": sum(len(each) - len(set(each)) for each in numbers),
         "restarted": len(_lives(trial, 0)) - 1,  # nobody has killed that one
     }
+
+
+def _is_whole(trial: _Trial, index: int) -> bool:
+    """Return whether all ranks took part in this one's last steps."""
+    return [step.size for step in _last(trial, index)[-20:]] == [trial.size] * 20
 
 
 class _Step(NamedTuple):

@@ -40,7 +40,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a round that has just begun goes on without a member",
         FOUND,
-        "pytorchjob_operator/rounds/formation.py",
+        "pytorchjob_operator/rounds/values.py",
         'shrinks="",\n            peer_heard_at',
         "peer_heard_at",
         ROUNDS,

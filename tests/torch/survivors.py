@@ -150,8 +150,8 @@ def train_with_returns(rank: int, most: int = 3000, **options: Any) -> Result:
         optimizer.step()
         sizes.append(dist.get_world_size())
         times.append(time.perf_counter() - began)
-        returned = sizes[0] if step and len(sizes) == 1 else min(sizes)
-        if end == most and sizes[-1] == int(os.environ["WORLD_SIZE"]) and (returned < sizes[-1] or len(sizes) <= step):
+        had_a_loss = min(sizes) < sizes[-1] or len(sizes) <= step  # of another rank, or of the one before this
+        if end == most and sizes[-1] == int(os.environ["WORLD_SIZE"]) and had_a_loss:
             end = step + 5
         if step == end:
             break

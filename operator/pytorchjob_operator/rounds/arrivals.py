@@ -368,7 +368,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
             member, Restart(known.id, f"rank {message.rank} belongs to {transition.state.pod_name(holder)}")
         )
         return
-    if known.takes_in(member.index):
+    if known.entering == member.index:
         return
     if message.rank in known.left:
         transition.send(member, Restart(known.id, f"the others go on in round {known.id} without {member.pod}"))

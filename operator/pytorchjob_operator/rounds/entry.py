@@ -11,6 +11,7 @@ from pytorchjob_agent.contract.messages import Assigned, Heartbeat
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
 from pytorchjob_operator.rounds import past_failures, shrink, versions
 from pytorchjob_operator.rounds.phases import Running, Trigger
+from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Entry, Member, Round
 
@@ -23,33 +24,27 @@ def begin(transition: Transition, phase: Running) -> bool:
             return True
         end(transition, phase, "it has not come back in time")
         return False
-    present = [*state.in_round()]
-    if phase.planned is not None or round_.done or not round_.takes_back or not _take_in(present, round_):
+    if phase.planned is not None or round_.done or not round_.takes_back or not _take_in(state, round_):
         return False
     for rank in sorted(round_.left):
         index = round_.ranks[rank]
         member = None if index is None else state.members.get(index)
         if member is None or not member.waiting or member.nproc != round_.nprocs[rank]:
             continue
-        if versions.unequal_versions([*present, member]) is not None:
+        if versions.unequal_versions([*state.in_round(), member]) is not None:
             continue
         _assign(transition, phase, member, rank)
         return True
     return False
 
 
-def _take_in(present: list[Member], round_: Round) -> bool:
+def _take_in(state: JobState, round_: Round) -> bool:
     """Return whether the workers of all members can take others in."""
-    if not round_.left or not round_.nprocs or not round_.store_port or len(present) < len(round_.present):
+    if not round_.left or not round_.nprocs or not round_.store_port:
         return False
-    return all(
-        member.connection is not None
-        and member.port is None
-        and not member.leaving
-        and member.shrinks == ShrinkState.READY
-        and member.shares_state
-        for member in present
-    )
+    if shrink.of_members(state, round_.members) is not ShrinkState.READY:
+        return False
+    return all(member.shares_state and member.shrinks != ShrinkState.BROKEN for member in state.in_round())
 
 
 def _assign(transition: Transition, phase: Running, member: Member, rank: int) -> None:
@@ -58,20 +53,7 @@ def _assign(transition: Transition, phase: Running, member: Member, rank: int) -
     entry = Entry(rank, round_.changes + 1, transition.now)
     round_ = replace(round_, entry=entry)
     transition.update(replace(phase, round=round_))
-    member = transition.put(
-        replace(
-            member,
-            port=None,
-            done=False,
-            done_at=None,
-            step=None,
-            answered=0,
-            saves=0,
-            shrinks="",
-            shares_state=False,
-            peer_heard_at=None,
-        )
-    )
+    member = transition.put(member.assigned())
     host = next(iter(state.in_round()))
     pod = state.pods.get(member.index)
     transition.send(
@@ -101,7 +83,7 @@ def complete(transition: Transition, member: Member, message: Heartbeat) -> None
     if not isinstance(phase, Running) or phase.round.entry is None:
         return
     round_, entry = phase.round, phase.round.entry
-    index = round_.ranks[entry.rank]
+    index = round_.entering
     if message.entered != entry.number or not (round_.has(member.index) or member.index == index):
         return
     back = None if index is None else transition.state.members.get(index)
@@ -138,7 +120,7 @@ def end(transition: Transition, phase: Running, reason: str) -> None:
 def ends_with(transition: Transition, member: Member, reason: str) -> None:
     """End the way back of this member, if it is on one: it has no workers any more, or has to go."""
     phase = transition.state.phase
-    if isinstance(phase, Running) and phase.round.takes_in(member.index):
+    if isinstance(phase, Running) and phase.round.entering == member.index:
         end(transition, phase, reason)
 
 

@@ -110,20 +110,5 @@ def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member],
 
 
 def _start(transition: Transition, chosen: Sequence[Member]) -> None:
-    """The chosen members wait no longer; what they reported in the last round is void."""
-    started = {
-        member.index: replace(
-            member,
-            port=None,
-            done=False,
-            done_at=None,
-            step=None,
-            answered=0,
-            saves=0,
-            shrinks="",
-            peer_heard_at=None,
-            shares_state=False,
-        )
-        for member in chosen
-    }
+    started = {member.index: member.assigned() for member in chosen}
     transition.state = replace(transition.state, members={**transition.state.members, **started})

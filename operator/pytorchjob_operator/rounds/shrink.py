@@ -24,7 +24,7 @@ def outlook(state: JobState) -> ShrinkState:
     if not isinstance(state.phase, Running):
         return ShrinkState.NOT_READY if state.policy.survive else ShrinkState.OFF
     found = _of_round(state, state.phase)
-    return _of_members(state, state.phase.round.members) if found is ShrinkState.READY else found
+    return of_members(state, state.phase.round.members) if found is ShrinkState.READY else found
 
 
 def _of_round(state: JobState, phase: Running) -> ShrinkState:
@@ -50,7 +50,7 @@ def state_of(state: JobState, phase: Running, lost: Member, failure: Failure | N
         return ShrinkState.SAVES
     if failure is not None and not _is_clear(failure):
         return ShrinkState.UNCLEAR
-    return _of_members(state, round_.members - {lost.index})
+    return of_members(state, round_.members - {lost.index})
 
 
 def _is_clear(failure: Failure) -> bool:
@@ -58,7 +58,7 @@ def _is_clear(failure: Failure) -> bool:
     return not failure.also and not doubt(failure.evidence) and (failure.stopped or not failure.hang)
 
 
-def _of_members(state: JobState, indices: Iterable[int]) -> ShrinkState:
+def of_members(state: JobState, indices: Iterable[int]) -> ShrinkState:
     """Return READY if the workers of all these members can go on, or why not."""
     for index in indices:
         member = state.members.get(index)
@@ -124,7 +124,7 @@ def _count(transition: Transition, failure: Failure) -> bool:
 
 def stop_entering(transition: Transition, round_: Round, reason: str) -> None:
     """Kill the workers of a member that is on its way back into this round (`entry`)."""
-    index = None if round_.entry is None else round_.ranks[round_.entry.rank]
+    index = round_.entering
     member = None if index is None else transition.state.members.get(index)
     if member is not None and member.port is None:
         transition.send(member, Restart(round_.id, reason, caused=True))

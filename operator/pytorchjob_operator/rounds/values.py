@@ -5,7 +5,7 @@ Times are seconds of one monotonic clock. An index is the position of a replica 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pytorchjob_agent.contract.collectives import GroupPosition
@@ -144,6 +144,21 @@ class Member:
     clock_offset: float | None = None
     """Its wall clock minus the coordinator's clock at its last hello, in seconds; comparable among members only."""
 
+    def assigned(self) -> "Member":
+        """Return the member with a new place: it waits no longer, and what it reported before is void."""
+        return replace(
+            self,
+            port=None,
+            done=False,
+            done_at=None,
+            step=None,
+            answered=0,
+            saves=0,
+            shrinks="",
+            peer_heard_at=None,
+            shares_state=False,
+        )
+
     @property
     def waiting(self) -> bool:
         """True if the member can be put into a round now."""
@@ -232,9 +247,10 @@ class Round:
         """True if the replica took part until the others went on without it."""
         return index in self.ranks and not self.has(index)
 
-    def takes_in(self, index: int) -> bool:
-        """True if the replica is on its way back."""
-        return self.entry is not None and self.ranks[self.entry.rank] == index
+    @property
+    def entering(self) -> int | None:
+        """The index of the member that is on its way back; None: nobody is."""
+        return None if self.entry is None else self.ranks[self.entry.rank]
 
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
