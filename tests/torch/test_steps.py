@@ -12,7 +12,6 @@ from tests.torch.survivors import (
     BEHIND,
     ENTRY,
     INSIDE,
-    POSSIBLE,
     Loss,
     Result,
     Run,
@@ -22,7 +21,7 @@ from tests.torch.survivors import (
     train_with_returns,
 )
 
-pytestmark = [pytest.mark.torch, pytest.mark.skipif(not POSSIBLE, reason="this torch cannot change a group")]
+pytestmark = pytest.mark.torch
 
 
 def undisturbed(size: int, total: int) -> torch.Tensor:
@@ -91,6 +90,9 @@ def counting(rank: int) -> Result:
 
 def test_without_a_loss_they_are_the_numbers_of_the_range() -> None:
     assert [each.sizes for each in play(2, [], counting).survivors] == [[2, 3, 4, 5]] * 2
+
+
+def test_outside_of_a_job_they_are_the_numbers_of_the_range() -> None:
     assert list(steps(range(3, 9, 2))) == [3, 5, 7]
     with pytest.raises(TypeError, match="steps: int has no state_dict and load_state_dict"):
         list(steps(range(3), 5))
