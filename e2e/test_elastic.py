@@ -99,6 +99,49 @@ def test_the_others_go_on_in_their_processes_until_the_next_save_brings_the_lost
         assert [step for step in steps_with_loss(text) if step <= int(back)] == list(range(1, int(back) + 1))
 
 
+SURVIVING = (Path(__file__).parent / "surviving_training.py").read_text()
+_SHARED = re.compile(r"step=(\d+) loss=([\d.]+) ranks=(\d+)")
+
+
+@pytest.mark.parametrize("lost", ["worker", "pod"])
+def test_a_lost_rank_comes_back_between_two_steps_and_no_other_process_restarts(kubectl: Kubectl, lost: str) -> None:
+    name, count = f"{lost}-back", 80
+    agent = {"survive": "Auto", "startMode": "Warm"}
+    job = elastic_job(name, 3, train=SURVIVING, agent=agent, elasticPolicy={"minReplicas": 2, "maxReplicas": 3})
+    submit(kubectl, with_env(job, {"STEPS": str(count), "PAUSE": "0.3", "WAITS_AT": str(count - 5)}))
+    until(lambda: len(shared_steps(kubectl, name, 0)) > 5, 180, lambda: kubectl.story(name))
+    until(lambda: elastic(kubectl, name).get("survive") == "Ready", 30, lambda: kubectl.story(name))
+
+    if lost == "worker":
+        (pid,) = re.findall(r"pid=(\d+)", log(kubectl, name, 1))
+        signal_process(kubectl.get("pod", f"{name}-worker-1"), pid=int(pid))
+    else:
+        force_delete_pod(kubectl, f"{name}-worker-1")
+    until(lambda: "CameBack" in events(kubectl, name), 120, lambda: kubectl.story(name))
+    for worker in range(3):
+        kubectl("exec", f"{name}-worker-{worker}", "--", "touch", "/tmp/go-on")
+
+    assert "Succeeded" in kubectl.finish(name)
+    others = [shared_steps(kubectl, name, worker) for worker in (0, 2)]
+    assert [len(re.findall(r"pid=", log(kubectl, name, worker))) for worker in (0, 2)] == [1, 1]
+    assert [[step for step, _, _ in each] for each in others] == [[*range(1, count + 1)]] * 2, kubectl.story(name)
+    assert {ranks for _, _, ranks in others[0]} == {2, 3}
+    assert others[0] == others[1]
+    back = log(kubectl, name, 1).rpartition("pid=")[2]
+    assert (found := read_shared(back))
+    assert found == [each for each in others[0] if each[0] >= found[0][0]]
+
+
+def shared_steps(kubectl: Kubectl, job: str, worker: int) -> list[tuple[int, float, int]]:
+    """Each step that a worker has printed: its number, the loss of the whole batch, the ranks that took part."""
+    return read_shared(log(kubectl, job, worker))
+
+
+def read_shared(text: str) -> list[tuple[int, float, int]]:
+    """The same, of a text."""
+    return [(int(step), float(loss), int(ranks)) for step, loss, ranks in _SHARED.findall(text)]
+
+
 def steps_with_loss(text: str) -> list[int]:
     """The steps that the plain training has printed, in their order."""
     return [int(step) for step in re.findall(r"step=(\d+) loss=", text)]

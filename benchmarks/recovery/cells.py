@@ -35,12 +35,19 @@ class Scene:
     def plain(self) -> str:
         """The name of some pod that neither has rank 0 nor holds the store."""
         special = {self.host(), self.group.pods[0]}
-        return random.choice([name for name in self.group.pods.values() if name not in special])
+        return random.choice([name for name in self._training() if name not in special])
+
+    def _training(self) -> list[str]:
+        return [self.group.pods[rank] for rank in self.ranks()]
+
+    def ranks(self) -> list[int]:
+        """The ranks that train."""
+        return sorted(self.group.present)
 
     def away_from_the_leader(self) -> faults.Pod:
         """Such a pod on a node that the operator's leader is not on, if there is one."""
         taken = self.node_of_the_leader()
-        pods = [self.pods()[name] for name in self.group.pods.values() if name not in {self.host(), self.group.pods[0]}]
+        pods = [self.pods()[name] for name in self._training() if name not in {self.host(), self.group.pods[0]}]
         free = [pod for pod in pods if pod["spec"]["nodeName"] != taken]
         return random.choice(free or pods)
 
@@ -84,13 +91,13 @@ class Fault:
 
 
 def kill_worker(scene: Scene) -> Struck:
-    rank = random.randrange(scene.group.size)
+    rank = random.choice(scene.ranks())
     when = faults.signal_process(scene.pod_of(rank), "KILL", scene.group.pids[rank])
     return Struck(when, scene.group.pods[rank])
 
 
 def stop_worker(scene: Scene) -> Struck:
-    rank = random.randrange(scene.group.size)
+    rank = random.choice(scene.ranks())
     when = faults.signal_process(scene.pod_of(rank), "STOP", scene.group.pids[rank])
     return Struck(when, scene.group.pods[rank])
 

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.recovery.cells import FAULTS, Scene, Struck
 from benchmarks.recovery.contenders import CONTENDERS, Contender
 from benchmarks.recovery.lines import Group
-from benchmarks.recovery.measure import Truth
+from benchmarks.recovery.measure import replay
 from benchmarks.recovery.stage import Stage
 from benchmarks.table import machine
 from e2e import faults
@@ -64,7 +64,7 @@ class Outcome:
     """Seconds of a step in peace."""
     goodput: float
     groups: int
-    """How often processes came together."""
+    """How often all processes came together."""
     recovered: bool
     """Whether all ranks trained together at the end, without help."""
     problems: tuple[str, ...]
@@ -75,6 +75,8 @@ class Outcome:
     at: str
     """The day."""
     machine: str
+    returns: int = 0
+    """How often a lost rank came back into a group that went on without it."""
 
     def words(self) -> str:
         """Return it as lines for a person."""
@@ -84,7 +86,8 @@ class Outcome:
             (
                 f"{self.at}, {self.machine}",
                 f"{self.contender}: {faults_in_all} faults in {self.minutes:g} minutes (seed {self.seed}): {hits}",
-                f"{self.missed} found nothing to hit; {self.groups} groups; {self.steps} steps stand",
+                f"{self.missed} found nothing to hit; {self.groups} groups, into which {self.returns} ranks came back; "
+                f"{self.steps} steps stand",
                 f"goodput {100 * self.goodput:.1f} % (a step takes {1000 * self.pace:.0f} ms in peace)",
                 f"manual interventions: {0 if self.recovered else 'it does not train at the end'}",
                 f"the operator's ledger: {_spent(self.ledger)}",
@@ -118,11 +121,12 @@ def play(stage: Stage, contender: Contender, minutes: float, seed: int) -> Outco
     ended = _booked(stage)
     ledger = {name: round(seconds - booked.get(name, 0.0), 2) for name, seconds in ended.items()}
     steps = last.common() - base
-    problems = (*stage.journal.problems, *stage.journal.wrong(Truth()))
+    problems = (*stage.journal.problems, *stage.journal.wrong(replay(stage.journal.losses)))
     return Outcome(
         contender.name, minutes, seed, dict(struck), missed, steps, pace, steps * pace / took,
         len(stage.journal.groups), recovered, problems[:5], ledger,
         costs([*faults_and_lost, ("", lost(ended))]), str(datetime.now(UTC).date()), machine(),
+        sum(each.returns for each in stage.journal.groups.values()),
     )  # fmt: skip
 
 

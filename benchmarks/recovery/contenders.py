@@ -27,6 +27,7 @@ _NO_SHARING = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 # torch's own values, set explicitly: the operator sets better values where a job has none.
 _TORCHS_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0"}
 _TORCHS_CONF = {"keep_alive_interval": "5", "keep_alive_max_attempt": "3", "last_call_timeout": "30"}
+_MEMORY: Object = {"startMode": "Warm", "checkpoint": {"directory": "/checkpoints", "memory": "64Mi"}}
 _TUNED_CONF = {"keep_alive_interval": "1", "keep_alive_max_attempt": "3", "last_call_timeout": "5"}
 
 
@@ -65,7 +66,21 @@ CONTENDERS = {
             "the same, checkpoints in the pods' memory with one copy instead of storage",
             ("pytorchjob-agent", "run", "--", SCRIPT),
             env={"TRAIN_CHECKPOINTS": "/checkpoints"},
-            agent={"startMode": "Warm", "checkpoint": {"directory": "/checkpoints", "memory": "64Mi"}},
+            agent=_MEMORY,
+        ),
+        Contender(
+            "ours-survive",
+            "the same, the others go on without a lost pod",
+            ("pytorchjob-agent", "run", "--", SCRIPT),
+            env={"TRAIN_CHECKPOINTS": "/checkpoints"},
+            agent={**_MEMORY, "survive": "Auto"},
+        ),
+        Contender(
+            "ours-steps",
+            "the same, and it comes back between two steps",
+            ("pytorchjob-agent", "run", "--", SCRIPT),
+            env={"TRAIN_CHECKPOINTS": "/checkpoints", "TRAIN_SHARES": "yes"},
+            agent={**_MEMORY, "survive": "Auto"},
         ),
         Contender(
             "default", "torchrun c10d, torch's defaults", (*_TORCHRUN, SCRIPT), "c10d", _TORCHS_ENV, _TORCHS_CONF

@@ -16,7 +16,7 @@ Fields = dict[str, str]
 
 @dataclass
 class Group:
-    """The processes that trained together: a name, a size, and what each rank did."""
+    """The processes that trained together: a name, a size, and what each rank did since it was there last."""
 
     name: str
     size: int
@@ -26,23 +26,40 @@ class Group:
     steps: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     """By rank: each step, and when it had been finished."""
     restarts: set[int] = field(default_factory=set)
+    present: set[int] = field(default_factory=set)
+    """The ranks that took part in the last step: others may go on without a lost one."""
+    returns: int = 0
+    """How often a lost rank came back into it."""
 
     def complete(self) -> float | None:
         """When the last of its ranks had finished its first step; none before."""
-        firsts = [steps[0][1] for steps in self.steps.values()]
+        firsts = [steps[0][1] for steps in self.steps.values() if steps]
         return max(firsts) if len(firsts) == self.size else None
 
     def latest(self) -> float:
         """When the last step so far was finished."""
-        return max((steps[-1][1] for steps in self.steps.values()), default=-math.inf)
+        return max((steps[-1][1] for steps in self.steps.values() if steps), default=-math.inf)
 
     def common(self) -> int:
         """The last step that all ranks have finished."""
-        return min((steps[-1][0] for steps in self.steps.values()), default=0) if self.complete() else self.from_step
+        there = [steps[-1][0] for rank, steps in self.steps.items() if rank in self.present and steps]
+        return min(there, default=0) if self.complete() else self.from_step
 
     def furthest(self) -> int:
         """The last step that any rank has finished."""
-        return max((steps[-1][0] for steps in self.steps.values()), default=self.from_step)
+        return max((steps[-1][0] for steps in self.steps.values() if steps), default=self.from_step)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a step that stands, and the shares of the batch that are in it: a digit 0 or 1 for each."""
+
+    value: float
+    shares: str
+
+    def is_whole(self) -> bool:
+        """Whether all shares are in it."""
+        return "0" not in self.shares
 
 
 @dataclass(frozen=True)
@@ -62,11 +79,13 @@ class Journal:
 
     def __init__(self, job: str) -> None:
         self._prefix = f"{job}-" if job else ""
+        self._lost_shares = False
+        """Whether a step was done without some shares: from then on, an earlier step may be done again with others."""
         self.groups: dict[str, Group] = {}
         self.starts: list[Start] = []
         self.saved: set[int] = {0}
         self.problems: list[str] = []
-        self.losses: dict[int, float] = {}
+        self.losses: dict[int, Loss] = {}
 
     def add(self, line: str) -> None:
         """Take in one line, if it is one of this job."""
@@ -86,6 +105,8 @@ class Journal:
             self.starts.append(start)
         elif event == "joined":
             self._joined(fields)
+        elif event == "back":
+            self._back(fields)
         elif event == "step":
             self._step(fields)
         elif event == "saved":
@@ -101,16 +122,30 @@ class Journal:
         group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
         group.restarts.add(int(fields["restarts"]))
 
+    def _back(self, fields: Fields) -> None:
+        group, rank = self.groups[fields["group"]], int(fields["rank"])
+        group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
+        group.steps[rank] = []
+        group.returns += 1
+
     def _step(self, fields: Fields) -> None:
         group, rank, step = self.groups[fields["group"]], int(fields["rank"]), int(fields["step"])
         steps = group.steps.setdefault(rank, [])
-        before = steps[-1][0] if steps else group.from_step
+        came_back = not steps and group.returns > 0
+        before = steps[-1][0] if steps else step - 1 if came_back else group.from_step
         if step != before + 1:
             self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
+        ranks = fields.get("ranks", group.size * "1")
+        if step >= group.furthest():
+            group.present = {rank for rank, there in enumerate(ranks) if there == "1"}
         steps.append((step, float(fields["time"])))
-        loss = float(fields["loss"])
-        if not math.isclose(self.losses.setdefault(step, loss), loss, rel_tol=NEAR, abs_tol=NEAR):
-            self.problems.append(f"the loss of step {step} was {self.losses[step]} and then {loss}")
+        loss = Loss(float(fields["loss"]), fields.get("shares", group.size * "1"))
+        known = self.losses.get(step, loss)
+        whole = known.is_whole() and loss.is_whole() and not self._lost_shares
+        if whole and not math.isclose(known.value, loss.value, rel_tol=NEAR, abs_tol=NEAR):
+            self.problems.append(f"the loss of step {step} was {known.value} and then {loss.value}")
+        self.losses[step] = loss
+        self._lost_shares = self._lost_shares or not loss.is_whole()
 
     def current(self) -> Group | None:
         """The group that trained last."""
@@ -128,13 +163,13 @@ class Journal:
         return set(self.groups)
 
     def wrong(self, truth: Iterable[float]) -> list[str]:
-        """What is wrong with the losses so far, held against those of an undisturbed run."""
+        """What is wrong with the losses so far, held against computed ones."""
         last = max(self.losses, default=0)
         pairs = ((step, loss) for step, loss in zip(range(1, last + 1), truth, strict=False) if step in self.losses)
         return [
-            f"the loss of step {step} was {self.losses[step]:.12g}, undisturbed it is {loss:.12g}"
+            f"the loss of step {step} was {self.losses[step].value:.12g}, computed it is {loss:.12g}"
             for step, loss in pairs
-            if not math.isclose(self.losses[step], loss, rel_tol=NEAR, abs_tol=NEAR)
+            if not math.isclose(self.losses[step].value, loss, rel_tol=NEAR, abs_tol=NEAR)
         ]
 
 

@@ -8,12 +8,12 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from benchmarks.recovery import train
 from benchmarks.recovery.cells import FAULTS, Fault, Scene, Struck
 from benchmarks.recovery.contenders import CHECKPOINT_STEPS, LEAST, STEP_SECONDS, Contender
-from benchmarks.recovery.lines import Recovery, longest_gap, recovery, replaced
+from benchmarks.recovery.lines import Loss, Recovery, longest_gap, recovery, replaced
 from benchmarks.recovery.results import Repetition
 from benchmarks.recovery.stage import Stage
 from benchmarks.table import machine
@@ -39,6 +39,30 @@ class Truth(Iterable[float]):
             if number == len(self._known):
                 self._known.append(next(self._source))
             yield self._known[number]
+
+
+def replay(steps: Mapping[int, Loss]) -> Iterator[float]:
+    """Yield the loss of each step, from step 1 on, computed with the shares of the batch that the steps had.
+
+    A rank that is lost between the gradients and the sum of the losses is in the former alone: both are computed, and
+    the one stands whose next loss is that of the job.
+    """
+    ways, before = [train.model()], ""
+    for step in range(1, max(steps, default=0) + 1):
+        found = steps.get(step)
+        marks = found.shares if found else before
+        told = [train.part(net, step, marks).item() for net in ways]
+        nearest = min(range(len(ways)), key=lambda way: abs(told[way] - found.value) if found else 0.0)
+        yield told[nearest]
+        net = ways[nearest]
+        ways = [train.trained(net, step, each) for each in _with_gradients(marks, before)]
+        before = marks
+
+
+def _with_gradients(marks: str, before: str) -> list[str]:
+    """Which shares may be in the gradients of a step whose loss has these; `before`: those of the step before."""
+    lost = len(before) == len(marks) and any(old > new for old, new in zip(before, marks, strict=True))
+    return [marks, *([before] if lost else [])]
 
 
 class Cell:

@@ -104,7 +104,7 @@ class Stage:
 
     def _quiet(self, seconds: float, size: int) -> Group | None:
         group = self.journal.current()
-        if group is None or group.size != size or len(group.steps) != size:
+        if group is None or group.size != size or len(group.present) != size or not group.complete():
             return None
         since = max(steps[0][1] for steps in group.steps.values())
         newest = max(self.journal.groups.values(), key=lambda group: int(group.name))

@@ -1,13 +1,16 @@
 """Trains a small DDP model with gloo; what a fault cost and whether training stayed right can be read from its lines.
 
 The loss of a step depends on the step alone, not on the number of ranks: every step has the same global batch, of which
-each rank takes its share, and all arithmetic is in double precision. So each line can be held against `losses()`.
+each rank takes its share, and all arithmetic is in double precision. So each line can be held against `losses()`. If
+ranks go on without a lost one, its share is missing, and the lines say which shares are in the loss. With TRAIN_SHARES
+none is, and a lost rank comes back between two steps.
 
-environment: TRAIN_STEPS, TRAIN_STEP_SECONDS, TRAIN_CHECKPOINT_STEPS (how often rank 0 saves),
+environment: TRAIN_SHARES (empty: no), TRAIN_STEPS, TRAIN_STEP_SECONDS, TRAIN_CHECKPOINT_STEPS (how often rank 0 saves),
 TRAIN_CHECKPOINTS (a folder, or an address of store.py: http://host:port/name),
 TRAIN_SINK (host:port; lines go there too)
 """
 
+import copy
 import io
 import os
 import re
@@ -15,7 +18,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 try:
-    from pytorchjob_agent import checkpoint_requested, progress, should_stop
+    from pytorchjob_agent import checkpoint_requested, progress, shares, should_stop, steps
 except ImportError:  # an image without the agent, or with one that does not offer them
 
     def checkpoint_requested() -> bool:
@@ -40,12 +43,17 @@ except ImportError:  # an image without the agent, or with one that does not off
         """No agent asks."""
         return False
 
+    def steps(numbers: range, *state: Any) -> Iterator[int]:
+        """No rank comes back."""
+        return iter(numbers)
+
 
 STEPS = int(os.environ.get("TRAIN_STEPS", "200"))
 STEP_SECONDS = float(os.environ.get("TRAIN_STEP_SECONDS", "0.05"))
 CHECKPOINT_STEPS = int(os.environ.get("TRAIN_CHECKPOINT_STEPS", "10"))
 CHECKPOINTS = os.environ.get("TRAIN_CHECKPOINTS", "")
 SINK = os.environ.get("TRAIN_SINK", "")
+SHARES = bool(os.environ.get("TRAIN_SHARES"))
 
 BATCH, INPUTS, HIDDEN, RATE = 12, 8, 16, 0.05
 PATIENCE_SECONDS = 10.0
@@ -58,12 +66,23 @@ class Lines:
 
     def __init__(self) -> None:
         self._common: dict[str, Any] = {"pod": socket.gethostname()}
+        self.came_back = False
+        """Whether this rank has come into a group that trains, and has not said so."""
         host, _, port = SINK.rpartition(":")
         self._sink = socket.create_connection((host, int(port)), PATIENCE_SECONDS) if host else None
 
     def always(self, **fields: Any) -> None:
         """Say these in every line from now on."""
         self._common |= fields
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the name of the group, for a rank that comes into it."""
+        return {"group": self._common["group"]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the name of the group that this rank has come into."""
+        self.always(**state)
+        self.came_back = True
 
     def say(self, event: str, **fields: Any) -> None:
         """Tell an event, with the time of the host's clock in seconds."""
@@ -91,6 +110,21 @@ def errors(net: nn.Module, step: int, rank: int, world: int) -> torch.Tensor:
     """Return this rank's part of the loss of a step; the parts of all ranks add up to it."""
     given, wanted = (part[rank::world] for part in batch(step))
     return (net(given) - wanted).square().sum() / BATCH
+
+
+def part(net: nn.Module, step: int, marks: str) -> torch.Tensor:
+    """Return the part of a step's loss that these shares have: a digit 0 or 1 for each."""
+    return torch.stack([errors(net, step, share, len(marks)) for share, mark in enumerate(marks) if mark == "1"]).sum()
+
+
+def trained(net: nn.Module, step: int, marks: str) -> nn.Module:
+    """Return the model after a step with the gradients of these shares, averaged over them."""
+    after = copy.deepcopy(net)
+    optimizer = torch.optim.SGD(after.parameters(), RATE)
+    optimizer.zero_grad()
+    (part(after, step, marks) * len(marks) / marks.count("1")).backward()
+    optimizer.step()
+    return after
 
 
 def losses() -> Iterator[float]:
@@ -164,7 +198,10 @@ def load(net: nn.Module) -> int:
 
 
 def agree(rank: int, net: nn.Module) -> tuple[int, int]:
-    """Return a name that this group of processes alone has, and the step that it goes on from."""
+    """Return a name that this group of processes alone has, and the step that it goes on from.
+
+    Both are 0 at a rank that prepares to come into a group that trains.
+    """
     told = torch.zeros(2, dtype=torch.int64)
     if rank == 0:
         told = torch.tensor([time.time_ns(), load(net)])
@@ -176,16 +213,27 @@ def train(lines: Lines, net: nn.Module, first: int, rank: int, world: int) -> No
     """Step until the last, or until somebody asks all to stop."""
     parallel = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(parallel.parameters(), RATE)
-    for step in range(first + 1, STEPS + 1):
+    numbers: Iterable[int] = range(first + 1, STEPS + 1)
+    if SHARES:
+        numbers = steps(range(first + 1, STEPS + 1), parallel, optimizer, lines)
+    for step in numbers:
+        if lines.came_back:
+            lines.say("back", from_step=step - 1, pid=os.getpid())
+            lines.came_back = False
         optimizer.zero_grad()
-        part = errors(parallel, step, rank, world)
-        (part * world).backward()  # DDP takes the mean over the ranks
+        found = torch.zeros(1 + 2 * world, dtype=torch.float64)  # the loss, the shares in it, the ranks
+        found[1 + world + rank] = 1.0
+        for share in shares(parallel) if SHARES else (rank,):
+            part = errors(parallel, step, share, world)
+            (part * world).backward()  # DDP takes the mean over the ranks
+            found[0] += part.detach()
+            found[1 + share] += 1.0
         optimizer.step()
-        loss = part.detach()
-        dist.all_reduce(loss)
+        dist.all_reduce(found)
+        loss, marks = found[0].item(), "".join(f"{mark:.0f}" for mark in found[1:].tolist())
         time.sleep(STEP_SECONDS)
-        lines.say("step", step=step, loss=f"{loss.item():.12e}")
-        progress(step, STEPS, loss=loss.item())
+        lines.say("step", step=step, loss=f"{loss:.12e}", shares=marks[:world], ranks=marks[world:])
+        progress(step, STEPS, loss=loss)
         asked = checkpoint_requested()
         if rank == 0 and (asked or step % CHECKPOINT_STEPS == 0 or step == STEPS):
             save(net, step)
@@ -213,7 +261,8 @@ def main() -> None:
     net = model()
     group, first = agree(rank, net)
     lines.always(rank=rank, world=world, restarts=restarts, group=group)
-    lines.say("joined", from_step=first, pid=os.getpid())
+    if group:
+        lines.say("joined", from_step=first, pid=os.getpid())
     train(lines, net, first, rank, world)
     dist.destroy_process_group()
 

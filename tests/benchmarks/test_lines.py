@@ -18,11 +18,19 @@ def joined(group: str, first: int, size: int = SIZE, restarts: int = 0) -> Itera
 
 
 def step(group: str, number: int, time: float, ranks: tuple[int, ...] = (0, 1), loss: float = 0.0) -> Iterator[str]:
+    there = "".join(str(int(rank in ranks)) for rank in range(SIZE))
     for rank in ranks:
         yield (
             f"train event=step time={time + rank} pod=x-worker-{rank} rank={rank} world={SIZE} restarts=0 "
-            f"group={group} step={number} loss={loss or 1 / number:.12e}"
+            f"group={group} step={number} loss={loss or 1 / number:.12e} ranks={there}"
         )
+
+
+def back(group: str, rank: int, first: int) -> Iterator[str]:
+    yield (
+        f"train event=back time=0 pod=x-worker-{rank} rank={rank} world={SIZE} restarts=0 group={group} "
+        f"from_step={first} pid=99"
+    )
 
 
 def saved(number: int) -> Iterator[str]:
@@ -103,12 +111,21 @@ def test_training_that_went_wrong_is_noticed(parts: list[Iterator[str]], problem
 def test_losses_are_held_against_those_of_an_undisturbed_run() -> None:
     found = journal(*before())
     assert found.wrong(1 / number for number in range(1, 100)) == []
-    assert found.wrong(iter([1.0, 0.5, 0.25, 0.1])) == ["the loss of step 3 was 0.333333333333, undisturbed it is 0.25"]
+    assert found.wrong(iter([1.0, 0.5, 0.25, 0.1])) == ["the loss of step 3 was 0.333333333333, computed it is 0.25"]
 
 
 def test_lines_of_other_jobs_and_other_programs_are_left_alone() -> None:
     other = (line.replace("pod=x-", "pod=xy-") for line in joined("9", 0))
     assert journal(other, iter(["Traceback", ""])).groups == {}
+
+
+def test_a_rank_is_away_from_its_group_and_comes_back() -> None:
+    found = journal(*before(), step("1", 4, 16, (0,)), step("1", 5, 18, (0,)))
+    group = found.groups["1"]
+    assert (group.present, group.common()) == ({0}, 5)
+    later = journal(*before(), step("1", 4, 16, (0,)), back("1", 1, 4), step("1", 5, 18), step("1", 6, 20))
+    group = later.groups["1"]
+    assert (group.present, group.common(), group.pids[1], group.returns, later.problems) == ({0, 1}, 6, 99, 1, [])
 
 
 def test_the_longest_time_without_a_step() -> None:

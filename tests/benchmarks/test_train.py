@@ -7,13 +7,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.recovery.lines import Journal
-from benchmarks.recovery.train import losses
+from benchmarks.recovery.lines import Journal, Loss
+from benchmarks.recovery.measure import replay
+from benchmarks.recovery.train import losses, model, part, trained
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -61,6 +62,33 @@ def test_it_goes_on_from_the_checkpoint_with_fewer_ranks_and_the_losses_stay_tho
     assert sorted(second.losses) == [5, 6, 7, 8, 9, 10]
     assert first.wrong(losses()) == second.wrong(losses()) == []
     assert len(set(itertools.islice(losses(), 10))) == 10
+
+
+def told(shares: Sequence[str], gradients: Sequence[str]) -> dict[int, Loss]:
+    """What a job says whose steps have these shares in the loss, and those in the gradients."""
+    net, found = model(), {}
+    for step, (lost, summed) in enumerate(zip(shares, gradients, strict=True), 1):
+        found[step] = Loss(part(net, step, lost).item(), lost)
+        net = trained(net, step, summed)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shares", "gradients", "right"),
+    [
+        pytest.param(["111"] * 6, ["111"] * 6, True, id="whole"),
+        pytest.param(["111", *["101"] * 5], ["111", *["101"] * 5], True, id="lost within the gradients"),
+        pytest.param(["111", *["101"] * 5], ["111", "111", *["101"] * 4], True, id="lost behind the gradients"),
+        pytest.param(["111", "101", "11", "11"], ["111", "111", "11", "11"], True, id="a smaller round later"),
+        pytest.param(["111"] * 6, ["111", "101", *["111"] * 4], False, id="a share is missing unsaid"),
+    ],
+)
+def test_the_losses_of_a_job_that_has_lost_shares_are_computed(
+    shares: list[str], gradients: list[str], right: bool
+) -> None:
+    journal = Journal("")
+    journal.losses = told(shares, gradients)
+    assert (journal.wrong(replay(journal.losses)) == []) is right
 
 
 def _answers(port: str) -> bool:

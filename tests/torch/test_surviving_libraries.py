@@ -3,16 +3,17 @@
 import importlib.util
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from tests.torch.survivors import INSIDE, Loss, Result, Script, batch, model, play
+from tests.torch.survivors import BEFORE, BEHIND, INSIDE, Loss, Result, Script, batch, model, play
 
 pytestmark = [pytest.mark.torch]
-STEPS = 10
+STEPS, RANKS = 10, 3
 
 
 def _values(own: Any) -> list[float]:
@@ -103,27 +104,51 @@ def with_hugging_face(rank: int) -> Result:
     return sizes, _values(own), 0.0
 
 
-def library(name: str, script: Script) -> Any:
-    """A row for a script of a library that is not always there."""
+def reference(sizes: Sequence[int], lost: int, data: Callable[[int, int], Any]) -> Any:
+    """The parameters of the same training in one process, with the batches of the ranks that took part."""
+    own = model()
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.05)
+    for step, size in enumerate(sizes):
+        optimizer.zero_grad()
+        ranks = [rank for rank in range(RANKS) if size == RANKS or rank != lost]
+        for rank in ranks:
+            (own(data(step, rank)).square().mean() / len(ranks)).backward()
+        optimizer.step()
+    return torch.tensor(_values(own), dtype=torch.float64)
+
+
+def of_lightning(step: int, rank: int) -> Any:
+    """The batch that its loader makes of a rank's data."""
+    return torch.stack([batch(8 * step + row, rank)[0] for row in range(8)])
+
+
+def library(name: str, script: Script, data: Callable[[int, int], Any] | None) -> Any:
+    """A row for a script of a library that is not always there; `data`: the batch of a step and a rank, if known."""
     missing = importlib.util.find_spec(name) is None
     return pytest.param(
-        script, marks=pytest.mark.skipif(missing, reason=f"{name} is not installed: run `make libraries`")
+        script, data, marks=pytest.mark.skipif(missing, reason=f"{name} is not installed: run `make libraries`")
     )
 
 
 LIBRARIES = [
-    library("accelerate", with_accelerate),
-    library("lightning", with_lightning),
-    library("transformers", with_hugging_face),
+    library("accelerate", with_accelerate, batch),
+    library("lightning", with_lightning, of_lightning),
+    library("transformers", with_hugging_face, None),  # it shuffles
 ]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("script", LIBRARIES)
+@pytest.mark.parametrize(("script", "data"), LIBRARIES)
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
 @pytest.mark.parametrize("operation", [4, 6])
-def test_scripts_of_libraries_go_on_as_they_are(script: Script, operation: int) -> None:
-    run = play(3, [Loss(1, operation, INSIDE)], script)
+def test_scripts_of_libraries_go_on_as_they_are(
+    script: Script, data: Callable[[int, int], Any] | None, operation: int, moment: str
+) -> None:
+    run = play(RANKS, [Loss(1, operation, moment)], script)
     assert [each.error for each in run.survivors] == ["", ""]
     assert [len(each.sizes) for each in run.survivors] == [STEPS, STEPS]
     assert [each.sizes[-1] for each in run.survivors] == [2, 2]
     assert run.survivors[0].parameters == run.survivors[1].parameters
+    if data is not None:
+        found = torch.tensor(run.survivors[0].parameters, dtype=torch.float64)
+        torch.testing.assert_close(found, reference(run.survivors[0].sizes, 1, data), rtol=1e-9, atol=1e-12)
