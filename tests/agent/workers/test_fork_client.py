@@ -347,7 +347,13 @@ MARKS = """
 import os
 from pytorchjob_agent.workers import ready
 
-ready.make_context = lambda device: open(f"{os.environ['MARKS']}/{device}", "w").write(str(os.getpid()))
+def make_context(device):
+    path = f"{os.environ['MARKS']}/{device}"
+    with open(f"{path}.part", "w") as file:
+        file.write(str(os.getpid()))
+    os.replace(f"{path}.part", path)
+
+ready.make_context = make_context
 """
 
 
