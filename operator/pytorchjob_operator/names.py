@@ -77,6 +77,7 @@ class ChildKind(StrEnum):
     NETWORK_POLICY = "NetworkPolicy"
     VOLCANO_POD_GROUP = "PodGroup.scheduling.volcano.sh"
     POD_GROUP = "PodGroup.scheduling.x-k8s.io"
+    WORKLOAD = "Workload.kueue.x-k8s.io"
 
     @property
     def kind(self) -> str:
@@ -108,6 +109,14 @@ class Reason(StrEnum):
     POD_GROUP_PENDING = "PodGroupPending"
     POD_GROUP_UNSCHEDULABLE = "PodGroupUnschedulable"
     GANG_SCHEDULER_UNAVAILABLE = "GangSchedulerUnavailable"
+    QUEUED = "PyTorchJobQueued"
+    QUEUE_WAITS = "WaitsInQueue"
+    QUEUE_NO_QUOTA = "WaitsForQuota"
+    QUEUE_CHECKS = "WaitsForAdmissionChecks"
+    QUEUE_EVICTED = "EvictedFromQueue"
+    QUEUE_HELD = "HeldInQueue"
+    QUEUE_UNAVAILABLE = "QueueUnavailable"
+    PRIORITY_CLASS_MISSING = "PriorityClassMissing"
     TAKEN_OVER = "TakenOver"
     CREATED_POD = "SuccessfulCreatePod"
     DELETED_POD = "SuccessfulDeletePod"
@@ -123,6 +132,7 @@ class Reason(StrEnum):
     FAILED_CREATE_AUTOSCALER = "FailedCreateAutoscaler"
     FAILED_CREATE_NETWORK_POLICY = "FailedCreateNetworkPolicy"
     FAILED_CREATE_POD_GROUP = "FailedCreatePodGroup"
+    FAILED_CREATE_WORKLOAD = "FailedCreateWorkload"
     DELETED_POD_GROUP = "SuccessfulDeletePodGroup"
     NAME_TAKEN = "NameTaken"
     """An object that belongs to no job of this name has the name of one of the job's."""
@@ -217,6 +227,11 @@ def replica_labels(job: str, replica_type: ReplicaType, index: int) -> dict[str,
 def pod_group_name(job: str) -> str:
     """Return the name of a job's PodGroup."""
     return job
+
+
+def workload_name(job: str) -> str:
+    """Return the name of a job's Workload; one of another kind of job may have the job's name."""
+    return f"pytorchjob-{job}"
 
 
 def selector(job: str, replica_type: ReplicaType) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_operator import names
@@ -22,6 +22,7 @@ from pytorchjob_operator.node import NodeState as NodeState
 from pytorchjob_operator.pod_threat import find_threat
 from pytorchjob_operator.problem import Crash, find_cause, find_crash, find_problem, read_time
 from pytorchjob_operator.problem import PodProblem as PodProblem
+from pytorchjob_operator.workload import Workload
 
 _MAX_INDEX = 1_000_000
 """Any client may write a label: an index beyond this does not belong to a replica."""
@@ -29,6 +30,21 @@ _MAX_ADDRESSES = 4
 _MAX_WORD = 64
 _MAX_SENTENCE = 1024
 """Most characters that are kept of what other controllers write."""
+
+
+class ClusterKind(StrEnum):
+    """The kinds of small objects of the whole cluster that plans ask for; the values are their `kind`."""
+
+    RESOURCE_FLAVOR = "ResourceFlavor"
+    WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
+    PRIORITY_CLASS = "PriorityClass"
+
+
+class ClusterObject(NamedTuple):
+    """An object of the whole cluster."""
+
+    kind: ClusterKind
+    name: str
 
 
 class PodPhase(StrEnum):
@@ -170,6 +186,8 @@ class Child:
     """`status.phase` of a PodGroup; empty until its scheduler sets it, and for the other kinds."""
     problem: PodProblem | None = None
     """Why a gang scheduler cannot place it, as the scheduler reports it."""
+    workload: Workload | None = None
+    """What Kueue has decided; None for the other kinds."""
 
     @classmethod
     def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
@@ -189,6 +207,7 @@ class Child:
             spec_hash=str((meta.get("annotations") or {}).get(names.ANNOTATION_SPEC_HASH, "")),
             phase=str(status.get("phase") or "")[:_MAX_WORD],
             problem=_unschedulable(status.get("conditions") or ()),
+            workload=Workload.from_api(obj) if kind is ChildKind.WORKLOAD else None,
         )
 
 
@@ -259,6 +278,8 @@ class Options:
     """The image whose agent `spec.agent.inject` installs in pods; empty: injection is not possible."""
     agent_default: AgentDefault = AgentDefault.OFF
     """What `spec.agent.inject` is for jobs that do not set it."""
+    kueue: bool = False
+    """Whether Kueue leaves the Workloads of PyTorchJobs to this operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +301,8 @@ class Observed:
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
+    cluster: Mapping[ClusterObject, Mapping[str, Any] | None] = field(default_factory=dict)
+    """The objects that a plan asked for (`Plan.cluster`); None: it does not exist, or cannot be read."""
     namespace: NamespaceState | None = None
     """The job's namespace, if a plan asked for it (`Plan.namespace`)."""
     marked: Mapping[str, Node] = field(default_factory=dict)

@@ -64,6 +64,13 @@ class Settings:
             " scheduler-plugins; empty or none: no gang scheduling, unless a job names a scheduler"
         },
     )
+    kueue: bool = field(
+        default=False,
+        metadata={
+            "help": "Whether the operator makes the Workloads of jobs in a queue of Kueue, whose configuration then has"
+            " integrations.externalFrameworks: [PyTorchJob.v1.kubeflow.org]"
+        },
+    )
     coordinator: bool = field(
         default=False,
         metadata={"help": "Whether the operator runs the coordinator, which forms the rounds of elastic jobs"},
@@ -135,6 +142,7 @@ class Settings:
             coordinator=coordinator,
             agent_image=self.agent_image,
             agent_default=AgentDefault(self.agent_default),
+            kueue=self.kueue,
         )
 
 

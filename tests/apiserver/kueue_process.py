@@ -46,9 +46,10 @@ _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 class KueueProcess(WebhookProcess):
-    """Kueue's manager, with these frameworks."""
+    """Kueue's manager, with these frameworks; `external`: it leaves PyTorchJobs' Workloads to their operator."""
 
-    def __init__(self, plane: ControlPlane, directory: Path, frameworks: Sequence[str]) -> None:
+    def __init__(self, plane: ControlPlane, directory: Path, frameworks: Sequence[str], external: bool = False) -> None:
+        self._external = external
         self._port = free_port()
         self._certificates = directory / "kueue-certificates"
         self._certificates.mkdir()
@@ -75,7 +76,10 @@ class KueueProcess(WebhookProcess):
             "webhook": {"host": "127.0.0.1", "port": self._port, "certDir": str(self._certificates)},
             "leaderElection": {"leaderElect": False},
             "featureGates": {"VisibilityOnDemand": False},
-            "integrations": {"frameworks": frameworks},
+            "integrations": {
+                "frameworks": frameworks,
+                **({"externalFrameworks": ["PyTorchJob.v1.kubeflow.org"]} if self._external else {}),
+            },
         }
 
     def _apply(self, *objects: Object) -> None:
@@ -97,18 +101,27 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 def _add_queue(jobs: Jobs, cpus: int) -> None:
-    flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
-    cluster_queue = {
-        "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}],
-    }
-    name = jobs.namespace
     made = jobs.plane.apply(
         _kueue("ResourceFlavor", {"name": "default"}, spec={}),
         _kueue("WorkloadPriorityClass", {"name": HIGH}, value=1000),
-        _kueue("ClusterQueue", {"name": name}, spec=cluster_queue),
-        _kueue("LocalQueue", {"name": QUEUE, "namespace": name}, spec={"clusterQueue": name}),
+    )
+    assert made.returncode == 0, made.stderr
+    add_queue(jobs, QUEUE, cpus)
+
+
+def add_queue(jobs: Jobs, name: str, cpus: int, **spec: Any) -> None:
+    """Add a queue of the job's namespace with its own ClusterQueue, or change it; keywords go into the latter."""
+    flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
+    cluster_queue = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}],
+        **spec,
+    }
+    whole = f"{jobs.namespace}-{name}"
+    made = jobs.plane.apply(
+        _kueue("ClusterQueue", {"name": whole}, spec=cluster_queue),
+        _kueue("LocalQueue", {"name": name, "namespace": jobs.namespace}, spec={"clusterQueue": whole}),
     )
     assert made.returncode == 0, made.stderr
 
@@ -140,21 +153,32 @@ def _lead_to(found: Any, port: int) -> None:
 
 
 @contextmanager
-def serving(directory: Path, *frameworks: str) -> Iterator[ControlPlane]:
-    """A control plane with simulated nodes, our definition, this operator, and Kueue with these frameworks."""
+def serving(directory: Path, *frameworks: str, external: bool = False) -> Iterator[ControlPlane]:
+    """A control plane with simulated nodes, our definition, this operator, and Kueue with these frameworks.
+
+    `external`: Kueue leaves the Workloads of PyTorchJobs to the operator.
+    """
     with ControlPlane(directory) as plane, ExitStack() as stack:
         install(plane, CRD)
-        kueue = KueueProcess(plane, directory, frameworks)
+        kueue = KueueProcess(plane, directory, frameworks, external)
         stack.callback(kueue.stop)
         kueue.wait_ready()
         start_nodes(plane, count=2)
-        operator = OperatorProcess(plane, directory, "--no-leader-elect").wait_ready()
+        env = {"PYTORCHJOB_KUEUE": "true"} if external else {}
+        operator = OperatorProcess(plane, directory, "--no-leader-elect", **env).wait_ready()
         stack.callback(operator.stop)
         yield plane
 
 
 def submit(
-    jobs: Jobs, name: str, workers: int = 1, labels: Object | None = None, pods: Object | None = None, **policy: Any
+    jobs: Jobs,
+    name: str,
+    workers: int = 1,
+    labels: Object | None = None,
+    pods: Object | None = None,
+    master: int = 1,
+    elastic: Object | None = None,
+    **policy: Any,
 ) -> None:
     """Submit a job whose pods ask for one processor each; `pods` is the metadata of its templates."""
     container = {"name": "pytorch", "image": "train:1", "resources": {"requests": {"cpu": 1}}}
@@ -162,10 +186,11 @@ def submit(
     restart = policy.pop("restart", "OnFailure")
     roles = {
         role: {"replicas": count, "restartPolicy": restart, "template": template}
-        for role, count in (("Master", 1), ("Worker", workers))
+        for role, count in (("Master", master), ("Worker", workers))
+        if count
     }
     metadata = {"name": name, "namespace": jobs.namespace, "labels": labels or {}}
-    spec = {"pytorchReplicaSpecs": roles, "runPolicy": policy}
+    spec = {"pytorchReplicaSpecs": roles, "runPolicy": policy, **({"elasticPolicy": elastic} if elastic else {})}
     made = jobs.plane.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec})
     assert made.returncode == 0, made.stderr
 

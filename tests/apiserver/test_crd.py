@@ -134,6 +134,7 @@ def test_kubectl_cannot_scale_to_nothing(stored: ControlPlane) -> None:
     ("patch", "words"),
     [
         pytest.param('{"spec":{"runPolicy":{"managedBy":"kueue.x-k8s.io/multikueue"}}}', "immutable", id="set later"),
+        pytest.param('{"spec":{"managedBy":"kueue.x-k8s.io/multikueue"}}', "immutable", id="set later for its adapter"),
         pytest.param('{"spec":{"runPolicy":{"suspend":true}}}', "", id="suspend is not managedBy"),
         pytest.param('{"spec":{"runPolicy":{"schedulingPolicy":{"queue":"a"}}}}', "", id="a queue is added"),
     ],

@@ -1,4 +1,7 @@
-"""The real Kueue with its integration for PyTorchJob: `test_kueue.py` sends the same requests without it."""
+"""The real Kueue, with its integration for PyTorchJob and with Workloads of the operator's own.
+
+`test_kueue.py` sends the requests of the integration without Kueue.
+"""
 
 from collections.abc import Iterator
 
@@ -17,9 +20,11 @@ QUEUE = {LABEL_KUEUE_QUEUE: kueue.QUEUE}
 HIGH = QUEUE | {kueue.LABEL_PRIORITY: kueue.HIGH}
 
 
-@pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with kueue.serving(tmp_path_factory.mktemp("kueue-jobs"), kueue.PYTORCHJOB, kueue.POD) as plane:
+@pytest.fixture(scope="module", params=["its integration", "our Workloads"])
+def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    external = request.param == "our Workloads"
+    frameworks = (kueue.POD,) if external else (kueue.PYTORCHJOB, kueue.POD)
+    with kueue.serving(tmp_path_factory.mktemp("kueue-jobs"), *frameworks, external=external) as plane:
         yield plane
 
 
@@ -85,3 +90,50 @@ async def test_a_scaled_job_is_stopped_and_admitted_with_its_new_size(jobs: Jobs
     assert {*await kubelet.pods()} == {"x-master-0", "x-worker-0"}
     counts = [podset["count"] for podset in workload(jobs, "x")["spec"]["podSets"]]
     assert counts == [1, 1]
+
+
+def patch(jobs: Jobs, kind: str, name: str, body: str) -> None:
+    done = jobs.plane.kubectl("-n", jobs.namespace, "patch", kind, name, "--type=merge", "-p", body)
+    assert done.returncode == 0, done.stderr
+
+
+async def pods_of(kubelet: Kubelet, name: str) -> set[str]:
+    return {pod for pod in await kubelet.pods() if pod.startswith(name)}
+
+
+async def test_a_queue_that_is_drained_stops_its_jobs_and_starts_them_again(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    kueue.add_queue(jobs, kueue.QUEUE, 3, stopPolicy="HoldAndDrain")
+    await becomes(lambda: suspended(jobs, "x"))
+    await until_async(lambda: gone(kubelet, "x"))
+    await becomes(lambda: not holds(workload(jobs, "x"), "QuotaReserved"))
+    kueue.add_queue(jobs, kueue.QUEUE, 3, stopPolicy="None")
+    await becomes(lambda: jobs.condition("x", "Running"))
+
+
+async def gone(kubelet: Kubelet, name: str) -> bool:
+    return not await pods_of(kubelet, name)
+
+
+async def test_a_workload_that_is_held_back_runs_when_it_is_released(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    patch(jobs, "workloads.kueue.x-k8s.io", workload(jobs, "x")["metadata"]["name"], '{"spec": {"active": false}}')
+    await becomes(lambda: suspended(jobs, "x"))
+    await until_async(lambda: gone(kubelet, "x"))
+    await becomes(lambda: not holds(workload(jobs, "x"), "QuotaReserved"))
+    patch(jobs, "workloads.kueue.x-k8s.io", workload(jobs, "x")["metadata"]["name"], '{"spec": {"active": true}}')
+    await becomes(lambda: jobs.condition("x", "Running"))
+
+
+async def test_quota_is_borrowed_and_taken_back(jobs: Jobs, kubelet: Kubelet) -> None:
+    cohort = {"cohortName": jobs.namespace}
+    kueue.add_queue(jobs, "own", 2, **cohort)
+    kueue.add_queue(jobs, "other", 2, **cohort)
+    submit(jobs, "large", workers=3, labels={LABEL_KUEUE_QUEUE: "own"})
+    await becomes(lambda: jobs.condition("large", "Running"))
+    submit(jobs, "x", labels={LABEL_KUEUE_QUEUE: "other"})
+    await becomes(lambda: jobs.condition("x", "Running"))
+    assert suspended(jobs, "large")
+    await until_async(lambda: gone(kubelet, "large"))

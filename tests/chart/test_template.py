@@ -218,6 +218,7 @@ SETTINGS = [
             "fullnameOverride=train",
             "agentImage=own/agent:2",
             "agent.default=Inject",
+            "kueue.externalFramework=true",
         ],
         Settings(
             ("a", "b"),
@@ -237,6 +238,7 @@ SETTINGS = [
             replica_services=True,
             agent_image="own/agent:2",
             agent_default="Inject",
+            kueue=True,
             watch_nodes=False,
         ),
         id="all that values can set",

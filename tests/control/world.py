@@ -12,6 +12,7 @@ from aiohttp import web
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.cluster_objects import ClusterObjects
 from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.namespaces import Namespaces
 from pytorchjob_operator.control.nodes import Nodes
@@ -66,6 +67,7 @@ class World:
             lambda: self.now,
             Nodes(client),
             Namespaces(client, lambda: self.now),
+            ClusterObjects(client),
         )
 
     def submit(self, job: PyTorchJob) -> None:

@@ -68,8 +68,9 @@ def test_restarts_of_the_command_line_are_those_of_the_job(spec: dict[str, Any] 
 def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> None:
     spec = job(Worker=role(["x"]))
     spec["spec"]["runPolicy"] = {"suspend": True, "managedBy": ManagedBy.MULTIKUEUE.value}
-    policy = as_local(PyTorchJob.model_validate(spec)).spec.run_policy
-    assert (policy.suspend, policy.managed_by) == (False, None)
+    spec["spec"]["managedBy"] = ManagedBy.MULTIKUEUE.value
+    found = as_local(PyTorchJob.model_validate(spec)).spec
+    assert (found.run_policy.suspend, found.run_policy.managed_by, found.managed_by) == (False, None, None)
 
 
 def test_a_gang_needs_no_scheduler_here() -> None:

@@ -93,6 +93,14 @@ FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
             "the job is managed by kueue.x-k8s.io/multikueue",
             id="somebody else's job",
         ),
+        pytest.param(
+            {
+                "managedBy": "kueue.x-k8s.io/multikueue",
+                "runPolicy": {"managedBy": "kubeflow.org/training-operator"},
+            },
+            "the job is managed by kueue.x-k8s.io/multikueue",
+            id="somebody else's job, where MultiKueue's adapter reads it",
+        ),
     ],
 )
 def test_hands_off(case: dict[str, Any], reason: str) -> None:

@@ -116,6 +116,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [podgroups]
   verbs: [get, list, watch, create, update, delete]
 {{- end }}
+{{- if .Values.kueue.externalFramework }}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [get, list, watch, create, update, delete]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads/status]
+  verbs: [update]
+{{- end }}
 {{- end -}}
 
 {{- /* The definition's spec, given as text, with pod templates that keep fields which their schema does not know. */ -}}

@@ -128,7 +128,7 @@ def _announces(event: Object) -> bool:
 def _workloads(cluster: Cluster, job: Object, pods: Sequence[Object]) -> Sequence[Object] | None:
     """Return Kueue's Workloads of a job that waits for a queue, itself or by its pods as a group."""
     groups = {group for pod in pods if (group := reading.held_group(pod))}
-    if not groups and not (reading.queue_of(job) and reading.suspended(job)):
+    if not groups and not (reading.queue_of(job) and reading.held(job)):
         return None
     for version in KUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{cluster.namespace}/workloads"

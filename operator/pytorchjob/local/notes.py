@@ -85,6 +85,8 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     for name, field in RUN_POLICY.items():
         if getattr(policy, name) != field.instead:
             yield field.note.format(value=getattr(policy, name))
+    if job.spec.managed_by is not None:
+        yield f"managedBy {job.spec.managed_by} is ignored: the job runs here"
     yield from deprecated.warnings(job)
     if elastic is not None and elastic.metrics:
         yield "elasticPolicy.metrics is ignored: to scale the job, edit its file and send SIGHUP"

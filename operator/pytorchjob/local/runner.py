@@ -36,6 +36,7 @@ from pytorchjob_operator.plan.writes import (
     DeleteChild,
     DeleteJob,
     DeletePod,
+    ReportWorkload,
     UpdateChild,
 )
 
@@ -178,8 +179,8 @@ class Runner:
             match write:
                 case CreateChild(kind, body):
                     self._children += (Child.from_api(kind, dict(body)),)
-                case UpdateChild():
-                    pass  # a local run creates no child that follows the spec
+                case UpdateChild() | ReportWorkload():
+                    pass  # a local run creates no child that follows the spec, and has no queue
                 case CreateReserve():
                     pass  # this machine has no other node
                 case CreatePod(body):

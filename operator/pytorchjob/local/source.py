@@ -82,7 +82,8 @@ def as_local(job: PyTorchJob) -> PyTorchJob:
     """The stored job without suspension, other managers and gangs, which need a cluster; its limits apply here too."""
     replaced = {name: field.instead for name, field in RUN_POLICY.items()}
     policy = job.spec.run_policy.model_copy(update=replaced)
-    return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
+    spec = job.spec.model_copy(update={"run_policy": policy, "managed_by": None})
+    return as_stored(job.model_copy(update={"spec": spec}))
 
 
 def _checked(job: PyTorchJob) -> PyTorchJob:

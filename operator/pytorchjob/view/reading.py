@@ -89,6 +89,11 @@ def suspended(job: Object) -> bool:
     return part(job, "spec", "runPolicy").get("suspend") is True
 
 
+def held(job: Object) -> bool:
+    """Whether the job may not have pods: its spec suspends it, or the operator waits for its queue."""
+    return suspended(job) or condition(job, "Suspended").get("reason") == names.Reason.QUEUED
+
+
 def queue_of(obj: Object) -> str:
     """Return the queue of Kueue of a job or a pod; empty without one."""
     return str(part(obj, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")

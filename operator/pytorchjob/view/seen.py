@@ -95,8 +95,8 @@ class Seen:
 
     @property
     def suspended(self) -> bool:
-        """Whether the job's spec suspends it."""
-        return reading.suspended(self.job)
+        """Whether the job may not have pods, by its spec or by its queue."""
+        return reading.held(self.job)
 
     @property
     def queue(self) -> str:

@@ -95,7 +95,9 @@ def _of_condition(state: State, shown: Object) -> Shown:
 def _suspended(seen: Seen) -> Shown:
     since = reading.changed_at(reading.condition(seen.job, "Suspended")) or reading.created_at(seen.job)
     if seen.queue:
-        return Shown(State.QUEUED, since, f"Kueue has not admitted the job yet; its queue is {seen.queue}.")
+        said = reading.line_of(reading.condition(seen.job, "Waiting").get("message"), 600)
+        words = f"Kueue has not admitted the job yet; its queue is {seen.queue}."
+        return Shown(State.QUEUED, since, f"{words} It waits for this: {said}" if said else words)
     return Shown(State.SUSPENDED, since, "The job is suspended: spec.runPolicy.suspend is true.")
 
 

@@ -14,7 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import ApiError
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.client import ApiClient, Scope
+from pytorchjob_operator.kube.client import ApiClient, Object, Scope
 from pytorchjob_operator.kube.reflector import Reflector
 from pytorchjob_operator.kube.resource import CHILDREN
 from pytorchjob_operator.names import ChildKind
@@ -51,7 +51,8 @@ class ChildWatch:
 
     async def _watch(self, kind: ChildKind) -> None:
         await self._wanted[kind].wait()
-        selector = names.operator_selector()
+        # Kueue's own integration makes Workloads without our labels.
+        selector = None if kind is ChildKind.WORKLOAD else names.operator_selector()
         scopes = [Scope(CHILDREN[kind], namespace, selector) for namespace in self._namespaces or (None,)]
         await self._until_served(kind, scopes[0])
         reflectors = [self._reflector(kind, scope) for scope in scopes]
@@ -79,4 +80,12 @@ class ChildWatch:
             self._on_change()
 
     def _reflector(self, kind: ChildKind, scope: Scope) -> Reflector[Child]:
-        return Reflector(self._client, scope, self._caches.children[kind], lambda obj: Child.from_api(kind, obj))
+        return Reflector(self._client, scope, self._caches.children[kind], lambda obj: _child(kind, obj))
+
+
+def _child(kind: ChildKind, obj: Object) -> Child | None:
+    """Return the child; None: it belongs to another kind of job."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if kind is ChildKind.WORKLOAD and not any(each.get("kind") == names.KIND for each in owners):
+        return None
+    return Child.from_api(kind, obj)

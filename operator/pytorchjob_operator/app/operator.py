@@ -19,6 +19,7 @@ from pytorchjob_operator.app.node_watch import NodeWatch
 from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.cluster_objects import ClusterObjects
 from pytorchjob_operator.control.gate import FairGate
 from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.namespaces import Namespaces
@@ -103,6 +104,7 @@ class Operator:
             now,
             Nodes(self.client),
             Namespaces(self.client, now),
+            ClusterObjects(self.client),
             self.children.want,
             self._counts.lost,
             self.coordinator,

@@ -26,9 +26,11 @@ from pytorchjob_operator.plan.writes import (
     DeleteChild,
     DeleteJob,
     DeletePod,
+    ReportWorkload,
     UpdateChild,
     Write,
 )
+from pytorchjob_operator.workload import reported
 
 JOBS = Resource(names.GROUP, names.VERSION, names.PLURAL)
 IN_FLIGHT = 32
@@ -39,6 +41,7 @@ _FAILED_CREATE = {
     ChildKind.NETWORK_POLICY: Reason.FAILED_CREATE_NETWORK_POLICY,
     ChildKind.VOLCANO_POD_GROUP: Reason.FAILED_CREATE_POD_GROUP,
     ChildKind.POD_GROUP: Reason.FAILED_CREATE_POD_GROUP,
+    ChildKind.WORKLOAD: Reason.FAILED_CREATE_WORKLOAD,
 }
 
 
@@ -89,6 +92,8 @@ class Applier:
                 self._keep(kind, await self._create(job, CHILDREN[kind], dict(body)))
             case UpdateChild(kind, uid, body):
                 await self._update(job, kind, uid, dict(body))
+            case ReportWorkload():
+                await self._report(job, write)
             case DeletePod(name, uid, _, force):
                 await self._delete_pod(job, name, uid, force)
             case DeleteChild(kind, name, uid):
@@ -122,6 +127,19 @@ class Applier:
             self.caches.children[kind].gone(namespace, name, uid)
             return
         self._keep(kind, await self.client.update(CHILDREN[kind], namespace, _merged(live, wanted)))
+
+    async def _report(self, job: PyTorchJob, write: ReportWorkload) -> None:
+        """Write a report into a Workload's status, as it is now: a later version is planned for anew."""
+        kind, namespace = ChildKind.WORKLOAD, job.metadata.namespace
+        try:
+            live = await self.client.get(CHILDREN[kind], namespace, write.name)
+        except NotFound:
+            live = {}
+        if live.get("metadata", {}).get("uid") != write.uid:
+            self.caches.children[kind].gone(namespace, write.name, write.uid)
+            return
+        body = reported(live, write.report, write.at)
+        self._keep(kind, await self.client.update_status(CHILDREN[kind], namespace, body))
 
     def _keep(self, kind: ChildKind, obj: dict[str, Any]) -> None:
         self.caches.children[kind].put(Child.from_api(kind, obj))
@@ -222,6 +240,8 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
             return Refusal(_FAILED_CREATE[kind], error.message)
         case CreatePod() | CreateReserve():
             return Refusal(Reason.FAILED_CREATE_POD, error.message)
+        case ReportWorkload(name):
+            return Refusal(Reason.FAILED_UPDATE, f"Workload {name}: {error.message}")
         case UpdateChild(kind):
             return Refusal(Reason.FAILED_UPDATE, f"{kind.value}: {error.message}")
         case _:

@@ -13,6 +13,7 @@ from typing import Protocol
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.cluster_objects import ClusterObjects
 from pytorchjob_operator.control.namespaces import Namespaces
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.pace import REFUSED, WritePace
@@ -75,6 +76,7 @@ class Reconciler:
     clock: Callable[[], datetime]
     nodes: Nodes
     namespaces: Namespaces
+    cluster: ClusterObjects
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
     """Called with the kinds of children that a plan needs to observe and that are not watched yet."""
     lost: Callable[[str, tuple[LossCause, ...]], None] = lambda namespace, causes: None
@@ -101,6 +103,9 @@ class Reconciler:
             plan = self._plan(job, memory)
             if plan.namespace:
                 return SOON
+        if plan.cluster:
+            await self.cluster.read(plan.cluster, self.clock())
+            plan = self._plan(job, memory)
         if plan.nodes:
             await self.nodes.read(plan.nodes, self.clock())
             plan = self._plan(job, memory)
@@ -124,6 +129,7 @@ class Reconciler:
         seen = replace(
             self.caches.observe(job, now, memory.refusal, memory.status_due),
             nodes=self.nodes.known(now),
+            cluster=self.cluster.known(now),
             namespace=self.namespaces.known(job.metadata.namespace, now),
             reported=memory.reported,
             report=self.coordinator.report(job.metadata.uid) if self.coordinator else None,

@@ -30,6 +30,8 @@ class TimeClass(StrEnum):
     """Pods that the job needs do not exist, or have no node. Not a class of Google's."""
     SUSPENDED = "suspended"
     """`runPolicy.suspend` is true. Not a class of Google's."""
+    QUEUED = "queued"
+    """The job waits in its queue, and may not have pods. Not a class of Google's."""
     OTHER = "other"
     """The training is over, and its pods end."""
 

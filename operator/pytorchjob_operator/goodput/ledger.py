@@ -24,6 +24,7 @@ class JobStage(StrEnum):
     """What a job does now, as far as it is visible without code in the script."""
 
     SUSPENDED = "Suspended"
+    QUEUED = "Queued"
     WAITING_FOR_PODS = "WaitingForPods"
     STARTING = "Starting"
     """No worker has run yet."""
@@ -39,6 +40,7 @@ class JobStage(StrEnum):
 
 _OF_STAGE = {
     JobStage.SUSPENDED: TimeClass.SUSPENDED,
+    JobStage.QUEUED: TimeClass.QUEUED,
     JobStage.WAITING_FOR_PODS: TimeClass.WAITING_FOR_PODS,
     JobStage.STARTING: TimeClass.PROGRAM_STARTUP,
     JobStage.RESTARTING: _RECOVERY,

@@ -25,6 +25,7 @@ _CAUSES = {
     TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME: "saves",
     TimeClass.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME: "loads",
     TimeClass.SUSPENDED: "suspension",
+    TimeClass.QUEUED: "waiting in the queue",
     TimeClass.OTHER: "the end",
 }
 _KINDS = {

@@ -156,6 +156,11 @@ class ApiClient:
         path = resource.path(namespace, name, "status")
         return await self._send(_Call("patch", "PATCH", resource, path, body, content_type=_MERGE_PATCH))
 
+    async def update_status(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        """Replace an object's status; the resourceVersion in `body` is the precondition."""
+        path = resource.path(namespace, body["metadata"]["name"], "status")
+        return await self._send(_Call("update", "PUT", resource, path, body))
+
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, uid: str, grace_seconds: int | None = None
     ) -> Object:

@@ -33,8 +33,15 @@ CHILDREN = {
     ChildKind.NETWORK_POLICY: Resource("networking.k8s.io", "v1", "networkpolicies"),
     ChildKind.VOLCANO_POD_GROUP: Resource("scheduling.volcano.sh", "v1beta1", "podgroups"),
     ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
+    ChildKind.WORKLOAD: Resource("kueue.x-k8s.io", "v1beta2", "workloads"),
 }
 """The resource of each kind of child."""
+CLUSTER_OBJECTS = {
+    "ResourceFlavor": Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", namespaced=False),
+    "WorkloadPriorityClass": Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", namespaced=False),
+    "PriorityClass": Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False),
+}
+"""By the kind of a `ClusterObject`."""
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 NODES = Resource("", "v1", "nodes", namespaced=False)
 EVENTS = Resource("", "v1", "events")

@@ -273,6 +273,10 @@ class JobSpec(Model):
         description="Makes the job elastic: it trains with any number of workers between minReplicas and"
         " maxReplicas, and continues when a worker is lost or added. Unset: the number of workers is fixed.",
     )
+    managed_by: ManagedBy | None = Field(
+        default=None,
+        description="As runPolicy.managedBy, where MultiKueue's adapter reads it.",
+    )
     agent: AgentPolicy | None = Field(
         default=None,
         description="How the elastic agent in the pods starts and watches the workers. training-operator v1 has no such"

@@ -284,6 +284,7 @@ class GoodputSeconds(Model):
         default=None, description="Pods that the job needs did not exist, or had no node."
     )
     suspended: Elapsed | None = Field(default=None, description="The job was suspended.")
+    queued: Elapsed | None = Field(default=None, description="It waited in its queue.")
     other: Elapsed | None = Field(default=None, description="The training was over, and its pods ended.")
 
 

@@ -1,11 +1,12 @@
 """The decision about one job: `make_plan(Observed) -> Plan`. Pure: no client, no clock, no memory.
 
-The policies in their order: is the job managed by this operator; what remains of it if it has ended (`ending`); how do
-its pods compare with the wanted `replicas`; is it suspended (`suspension`), has it ended (`outcome`), has it exceeded a
-limit (`job_limits`, `hopeless`); what must be written (`pods`, `service`, `children`, `restart`, `stuck_pods`,
-`silent_pods`, `reserves`); what is the new status (`job_status`, `elastic`, `waiting`, `goodput`), and which events
-(`events`, `pod_events`). `writes` are the values of a plan, `context` is what a pass has computed once. Every pass
-derives all of it from the observation, so a crash between two writes needs no special code.
+The policies in their order: is the job managed by this operator; what remains of it if it has ended (`ending`); what
+its `queue` has decided; how do its pods compare with the wanted `replicas`; is it suspended (`suspension`), has it
+ended (`outcome`), has it exceeded a limit (`job_limits`, `hopeless`); what must be written (`pods`, `service`,
+`children`, `restart`, `stuck_pods`, `silent_pods`, `reserves`); what is the new status (`job_status`, `elastic`,
+`waiting`, `goodput`), and which events (`events`, `pod_events`). `writes` are the values of a plan, `context` is what a
+pass has computed once. Every pass derives all of it from the observation, so a crash between two writes needs no
+special code.
 """
 
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from pytorchjob_operator.plan import (
     outcome,
     pod_events,
     pods,
+    queue,
     replicas,
     reserves,
     restart,
@@ -47,7 +49,7 @@ from pytorchjob_operator.plan import (
     suspension,
 )
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import WITHOUT_PODS, JobPhase, Outcome
+from pytorchjob_operator.plan.outcome import ENDS, SUSPENDED, WITHOUT_PODS, JobPhase, Outcome
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
@@ -74,19 +76,21 @@ def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     """Return the optional kinds of children that this job needs."""
     scales = ChildKind.AUTOSCALER if autoscaler.wanted(job) else None
     closes = ChildKind.NETWORK_POLICY if network_policy.wanted(job) else None
-    return frozenset(kind for kind in (scales, closes, gang.kind(job, seen.options)) if kind)
+    queues = ChildKind.WORKLOAD if seen.options.kueue and queue.queue_of(job) else None
+    return frozenset(kind for kind in (scales, closes, queues, gang.kind(job, seen.options)) if kind)
 
 
 def _evaluate(seen: Observed) -> Context:
     """Evaluate the observation once, for all policies."""
     job = with_defaults(seen.job)
-    compared = replicas.compare(job, seen.pods)
+    queueing = queue.decide(seen, job)
+    compared = replicas.compare(job, seen.pods, queueing.held)
     silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
     adopted = adoption.adopt(seen, compared)
     agent = agent_default.decide(adopted, job, compared)
     job = agent.job
     roles = members.coordinated_roles(job, adopted.options)
-    stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles))
+    stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles), stops=queueing.stops)
     return Context(
         seen=adopted,
         job=job,
@@ -102,6 +106,7 @@ def _evaluate(seen: Observed) -> Context:
         stage=stage,
         ledger=goodput.build_ledger(seen, stage),
         agent=agent,
+        queueing=queueing,
     )
 
 
@@ -122,13 +127,13 @@ def _hands_off(job: PyTorchJob) -> str | None:
     if job.metadata.deletion_timestamp:
         return "the job is being deleted: the garbage collector removes its children"
     if not lifecycle.is_ours(job):
-        return f"the job is managed by {job.spec.run_policy.managed_by}"
+        return f"the job is managed by {lifecycle.manager(job)}"
     return None
 
 
 def _result(context: Context) -> Outcome:
     """Return the job's phase: suspended, or decided by its pods, unless a limit ends it first."""
-    held = suspension.decide(context.seen)
+    held = suspension.decide(context.seen, context.queueing)
     if held is not None:
         return held
     result = outcome.decide(context.job, context.compared, context.counts)
@@ -167,6 +172,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         reserved={} if result.phase in WITHOUT_PODS else context.reserves.nodes,
         nodes=context.silence.nodes,
         agent=context.agent.use,
+        cluster=context.queueing.asks,
         namespace=context.agent.asks,
     )
 
@@ -179,8 +185,10 @@ def _next_slice(context: Context, writes: tuple[Write, ...]) -> datetime | None:
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
     """Yield the Service, then deletions, missing pods in the order of ranks, the autoscaler, and reserve pods."""
-    if result.phase is JobPhase.SUSPENDED:
+    if result.phase in SUSPENDED:
         yield from suspension.writes(context.seen)
+    if result.phase not in ENDS:
+        yield from queue.writes(context.seen, context.job, context.queueing)
     if result.phase in WITHOUT_PODS:
         return  # the next pass cleans up what an ended job leaves
     yield from service.writes(context)
@@ -188,13 +196,16 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
     yield from children.converge(context.seen, ChildKind.NETWORK_POLICY, network_policy.wanted(context.job))
     for pod in context.compared.surplus:
         if not pod.deleting:
-            yield DeletePod(pod.name, pod.uid, "the job was scaled down")
+            reason = queue.drain_reason(context.queueing, pod) or "the job was scaled down"
+            yield DeletePod(pod.name, pod.uid, reason)
     for pod, reason in context.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
     for pod, reason in context.reserves.surplus:
         yield DeletePod(pod.name, pod.uid, reason)
     for replica in () if gang.held(context) else context.creatable[: context.seen.options.pods_per_pass]:
         body = pods.build_pod(context.job, replica, context.seen.options)
+        if replica in context.queueing.placements:
+            body = context.queueing.placements[replica].into(body)
         yield CreatePod(reserves.placed(body, context.reserves.nodes))
     yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
     for replica, pod, reason in context.reserves.threatened:

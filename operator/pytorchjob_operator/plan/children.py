@@ -19,7 +19,6 @@ from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, UpdateChil
 
 def build_child(job: PyTorchJob, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Build a child with the job's name and the hash of its spec."""
-    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -27,11 +26,17 @@ def build_child(job: PyTorchJob, api_version: str, kind: str, spec: dict[str, An
             "name": job.metadata.name,
             "namespace": job.metadata.namespace,
             "labels": names.job_labels(job.metadata.name),
-            "annotations": {names.ANNOTATION_SPEC_HASH: hashlib.sha256(text.encode()).hexdigest()[:16]},
+            "annotations": {names.ANNOTATION_SPEC_HASH: spec_hash(spec)},
             "ownerReferences": owner.references(job),
         },
         "spec": spec,
     }
+
+
+def spec_hash(spec: Any) -> str:
+    """Return the hash by which a spec is compared with the one that was written last."""
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def converge(seen: Observed, kind: ChildKind, wanted: dict[str, Any] | None) -> Iterator[Write]:
@@ -51,7 +56,7 @@ def converge(seen: Observed, kind: ChildKind, wanted: dict[str, Any] | None) -> 
 
 
 def release(seen: Observed) -> Iterator[Write]:
-    """Delete what only a running job may have: all children except pods and Services."""
+    """Delete what only a running job may have: all children except pods, Services and finished Workloads."""
     for child in seen.children:
-        if child.kind is not ChildKind.SERVICE and not child.deleting:
+        if child.kind not in (ChildKind.SERVICE, ChildKind.WORKLOAD) and not child.deleting:
             yield DeleteChild(child.kind, child.name, child.uid)

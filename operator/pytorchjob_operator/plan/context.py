@@ -9,6 +9,7 @@ from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan.outcome import Counts
+from pytorchjob_operator.plan.queue import Queueing
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
 from pytorchjob_operator.plan.silent_pods import Silence
@@ -67,6 +68,7 @@ class Context:
     ledger: Ledger
     """The job's time by class, up to this pass."""
     agent: AgentChoice
+    queueing: Queueing = field(default_factory=Queueing)
 
     @property
     def creatable(self) -> list[Replica]:
@@ -74,5 +76,5 @@ class Context:
         return [
             replica
             for replica in self.compared.missing
-            if replica not in self.postponed and replica not in self.reserves.held
+            if replica not in self.postponed and replica not in self.reserves.held and not self.queueing.asks
         ]

@@ -34,7 +34,8 @@ _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
-    if context.job.spec.run_policy.suspend or not context.roles or _trains_without(context):
+    stopped = context.job.spec.run_policy.suspend or context.queueing.stops
+    if stopped or not context.roles or _trains_without(context):
         return Forget()
     if end is None:
         job = context.job

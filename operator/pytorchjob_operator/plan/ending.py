@@ -9,7 +9,7 @@ from datetime import datetime
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
 from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
-from pytorchjob_operator.plan import children, job_limits
+from pytorchjob_operator.plan import children, job_limits, queue
 from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Event, Plan, Write
 
 _ENDS = (ConditionType.SUCCEEDED, ConditionType.FAILED)
@@ -31,9 +31,11 @@ def make_plan(seen: Observed, end: ConditionType) -> Plan:
         return Plan(
             f"the job has {end.lower()} and its TTL has passed", (DeleteJob(meta.name, meta.uid),), events=(event,)
         )
-    writes = tuple(_clean_up(seen, job))
-    what = f"{len(writes)} children to delete" if writes else "nothing to do"
-    return Plan(f"the job has {end.lower()}: {what}", writes, wake_at=expires)
+    deletions, reports = tuple(_clean_up(seen, job)), tuple(queue.end(seen))
+    what = [f"{len(deletions)} children to delete"] if deletions else []
+    what += [f"{len(reports)} Workloads are finished"] if reports else []
+    words = ", ".join(what) or "nothing to do"
+    return Plan(f"the job has {end.lower()}: {words}", (*deletions, *reports), wake_at=expires)
 
 
 def expiry(job: PyTorchJob) -> datetime | None:

@@ -17,12 +17,12 @@ from pytorchjob_operator.goodput.ledger import Interruption, JobStage, Ledger, S
 from pytorchjob_operator.goodput.script_saves import ScriptSaves
 from pytorchjob_operator.model import GoodputSeconds, GoodputStatus, PyTorchJob
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
-from pytorchjob_operator.plan import elastic, members
+from pytorchjob_operator.plan import elastic, members, queue
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.problem import read_time
 
 _TRAINED = (TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
-_WITHOUT_PODS = (TimeClass.WAITING_FOR_PODS, TimeClass.SUSPENDED)
+_WITHOUT_PODS = (TimeClass.WAITING_FOR_PODS, TimeClass.SUSPENDED, TimeClass.QUEUED)
 """Classes that are over once the pods run, also before an agent is heard."""
 _DOWN = (JobStage.RESTARTING, JobStage.WAITING_FOR_PODS)
 _MOST = 1e15
@@ -33,7 +33,7 @@ def build_ledger(seen: Observed, now_is: JobStage) -> Ledger:
     """Return the ledger up to this pass; its clock is the wall clock, in seconds since 1970."""
     now = seen.now.timestamp()
     ledger = _known(seen, now)
-    if _is_coordinators(seen):
+    if _is_coordinators(seen, now_is):
         return book(ledger, now)
     if now_is is JobStage.UNKNOWN and ledger.current in _WITHOUT_PODS:
         now_is = JobStage.RESTARTING
@@ -82,10 +82,15 @@ def _steps(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def stage(seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated: bool) -> JobStage:
-    """Return what the job does, by its wanted pods alone; `coordinated`: some of them train with the coordinator."""
-    if job.spec.run_policy.suspend:
-        return JobStage.SUSPENDED
+def stage(
+    seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated: bool, stops: bool = False
+) -> JobStage:
+    """Return what the job does, by its wanted pods alone; `coordinated`: some of them train with the coordinator.
+
+    `stops`: its queue allows it no pods. Kueue's own integration suspends the job for that.
+    """
+    if job.spec.run_policy.suspend or stops:
+        return JobStage.QUEUED if queue.queue_of(job) else JobStage.SUSPENDED
     least, _ = members.limits(job)
     if sum(map(_is_placed, pods)) < least:
         return JobStage.WAITING_FOR_PODS
@@ -96,11 +101,11 @@ def stage(seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated
     return JobStage.RUNNING
 
 
-def _is_coordinators(seen: Observed) -> bool:
+def _is_coordinators(seen: Observed, now_is: JobStage) -> bool:
     """Whether the coordinator hears agents of the job, and so books its time."""
     report = seen.report
     heard = report is not None and report.ledger is not None and report.phase is not PhaseName.WAITING
-    return heard and not seen.job.spec.run_policy.suspend
+    return heard and now_is not in (JobStage.SUSPENDED, JobStage.QUEUED)
 
 
 def _known(seen: Observed, now: float) -> Ledger:

@@ -39,7 +39,7 @@ from pytorchjob_operator.plan import (
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.outcome import ENDS, STOPPED, WITHOUT_PODS, Counts, JobPhase, Outcome
+from pytorchjob_operator.plan.outcome import ENDS, STOPPED, SUSPENDED, WITHOUT_PODS, Counts, JobPhase, Outcome
 from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
@@ -51,6 +51,7 @@ _AT_ONCE = timedelta(0)
 _CONDITIONS = {
     JobPhase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
     JobPhase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED),
+    JobPhase.QUEUED: (ConditionType.SUSPENDED, Reason.QUEUED),
     JobPhase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING),
     JobPhase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED),
     JobPhase.FAILED: (ConditionType.FAILED, Reason.FAILED),
@@ -134,9 +135,9 @@ def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions
     new = _config(new, context, now)
     new = _waits(new, waiting.decide(context, outcome), now)
     new = _degraded(new, _problem(context, outcome), now)
-    if outcome.phase is JobPhase.SUSPENDED:
+    if outcome.phase in SUSPENDED:
         for kind in (ConditionType.RUNNING, ConditionType.RESTARTING):
-            new = conditions.set_false(new, kind, Reason.SUSPENDED, outcome.message, now)
+            new = conditions.set_false(new, kind, _CONDITIONS[outcome.phase][1], outcome.message, now)
     if outcome.phase is JobPhase.RESUMED:
         new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, outcome.message, now)
     if outcome.phase in ENDS:

@@ -61,7 +61,13 @@ def phase(status: JobStatus) -> JobPhase:
 
 def is_ours(job: PyTorchJob) -> bool:
     """Whether this operator manages the job."""
-    return job.spec.run_policy.managed_by in (None, ManagedBy.OPERATOR)
+    return manager(job) in (None, ManagedBy.OPERATOR)
+
+
+def manager(job: PyTorchJob) -> ManagedBy | None:
+    """Return who manages the job: the first of its two fields that names another controller, or any."""
+    named = [each for each in (job.spec.managed_by, job.spec.run_policy.managed_by) if each is not None]
+    return next((each for each in named if each is not ManagedBy.OPERATOR), named[0] if named else None)
 
 
 def is_taken_up(job: PyTorchJob) -> bool:

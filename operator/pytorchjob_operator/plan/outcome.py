@@ -20,6 +20,8 @@ class JobPhase(StrEnum):
 
     PENDING = "Pending"
     SUSPENDED = "Suspended"
+    QUEUED = "Queued"
+    """Suspended by its queue."""
     RESUMED = "Resumed"
     RUNNING = "Running"
     RESTARTING = "Restarting"
@@ -29,7 +31,9 @@ class JobPhase(StrEnum):
 
 ENDS = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 """The phases of a job that is over."""
-STOPPED = (JobPhase.SUSPENDED, JobPhase.RESUMED)
+SUSPENDED = (JobPhase.SUSPENDED, JobPhase.QUEUED)
+"""The phases of a job that may not have pods, by its author or by its queue."""
+STOPPED = (*SUSPENDED, JobPhase.RESUMED)
 """The phases of a job that is suspended, and of one whose suspension ends with this pass."""
 WITHOUT_PODS = (*STOPPED, *ENDS)
 """The phases in which a job gets no pods, and shows no problem of pods or training."""
@@ -71,7 +75,7 @@ def count(job: PyTorchJob, seen: ReplicaComparison) -> dict[ReplicaType, Counts]
     for replica_type, _ in job.spec.pytorch_replica_specs.items():
         pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
         result[replica_type] = Counts(
-            wanted=replicas.count(job, replica_type),
+            wanted=replicas.count(job, replica_type) - sum(each.type is replica_type for each in seen.held),
             active=sum(pod.active for pod in pods),
             succeeded=sum(pod.succeeded for pod in pods),
             failed=sum(pod.failed for pod in pods),

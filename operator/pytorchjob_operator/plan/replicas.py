@@ -24,6 +24,8 @@ class ReplicaComparison:
     present: dict[Replica, Pod]
     missing: tuple[Replica, ...]
     surplus: tuple[Pod, ...]
+    held: frozenset[Replica] = frozenset()
+    """Replicas that are not wanted now, because the job's queue has no quota for them."""
     leaving: tuple[Pod, ...] = ()
     """Pods from before the last resume that still occupy their names: they count neither as lost nor as present."""
 
@@ -58,15 +60,15 @@ def wanted(job: PyTorchJob) -> Iterator[Replica]:
             yield Replica(replica_type, index)
 
 
-def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> ReplicaComparison:
-    """Match pods to replicas; a pod with our owner but without our labels is ignored."""
+def compare(job: PyTorchJob, pods: tuple[Pod, ...], held: frozenset[Replica] = frozenset()) -> ReplicaComparison:
+    """Match pods to replicas, without those that are held; a pod without our labels is ignored."""
     present: dict[Replica, Pod] = {}
     leaving: dict[Replica, Pod] = {}
     surplus: list[tuple[int, Pod]] = []
     for pod in pods:
         if pod.replica_type is None or pod.index is None:
             continue
-        if pod.index >= count(job, pod.replica_type):
+        if pod.index >= count(job, pod.replica_type) or Replica(pod.replica_type, pod.index) in held:
             surplus.append((pod.index, pod))
         elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
             place = leaving if _from_before_the_resume(job, pod) else present
@@ -77,10 +79,11 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> ReplicaComparison:
         for replica in wanted(job)
         if replica not in present
         and replica not in leaving
+        and replica not in held
         and not (ends and replica.type is ReplicaType.WORKER)  # a new worker would wait for no one
     )
     highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
-    return ReplicaComparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
+    return ReplicaComparison(present, missing, tuple(pod for _, pod in highest_first), held, tuple(leaving.values()))
 
 
 def _is_about_to_end(job: PyTorchJob, present: dict[Replica, Pod]) -> bool:

@@ -8,18 +8,24 @@ before the suspension. Resuming is then an ordinary plan: missing pods are creat
 from collections.abc import Iterator
 
 from pytorchjob_operator.model import ConditionType
+from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan.outcome import JobPhase, Outcome
+from pytorchjob_operator.plan.queue import Queueing
 from pytorchjob_operator.plan.writes import DeleteChild, DeletePod, Write
 
 _REASON = "the job is suspended"
 
 
-def decide(seen: Observed) -> Outcome | None:
-    """Return the outcome of a job that is suspended or has just been resumed; None otherwise."""
+def decide(seen: Observed, queueing: Queueing) -> Outcome | None:
+    """Return the outcome of a job that is suspended, waits in its queue, or has just been resumed; None otherwise."""
     name = seen.job.metadata.name
-    if seen.job.spec.run_policy.suspend or any(writes(seen)):
+    if seen.job.spec.run_policy.suspend:
         return Outcome(JobPhase.SUSPENDED, f"PyTorchJob {name} is suspended.")
+    if queueing.stops:
+        return Outcome(JobPhase.QUEUED, f"PyTorchJob {name} waits in its queue.")
+    if any(writes(seen)):
+        return Outcome(JobPhase.QUEUED if queueing.parts else JobPhase.SUSPENDED, f"PyTorchJob {name} is suspended.")
     if seen.job.status.holds(ConditionType.SUSPENDED):
         return Outcome(JobPhase.RESUMED, f"PyTorchJob {name} is resumed.")
     return None
@@ -33,5 +39,5 @@ def writes(seen: Observed) -> Iterator[Write]:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, _REASON)
     for child in seen.children:
-        if not child.deleting:
+        if not child.deleting and child.kind is not ChildKind.WORKLOAD:  # it goes once the pods are gone: `queue`
             yield DeleteChild(child.kind, child.name, child.uid)

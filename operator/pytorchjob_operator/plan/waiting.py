@@ -17,6 +17,8 @@ _WAITS = (JobPhase.PENDING, JobPhase.RESTARTING)
 
 def decide(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return what the job waits for, if there is a known reason."""
+    if outcome.phase is JobPhase.QUEUED:
+        return context.queueing.problem
     if outcome.phase not in _WAITS:
         return None
     present = context.compared.present

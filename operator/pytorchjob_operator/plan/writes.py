@@ -12,7 +12,8 @@ from typing import Any
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.model import JobStatus
 from pytorchjob_operator.names import AgentSource, ChildKind, EventType, LossCause
-from pytorchjob_operator.observed import ReportedEvent
+from pytorchjob_operator.observed import ClusterObject, ReportedEvent
+from pytorchjob_operator.workload import WorkloadReport
 
 Body = Mapping[str, Any]
 
@@ -71,6 +72,16 @@ class DeleteChild:
 
 
 @dataclass(frozen=True)
+class ReportWorkload:
+    """Write this report into the status of the Workload with this uid."""
+
+    name: str
+    uid: str
+    report: WorkloadReport
+    at: datetime
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """DELETE the job itself; the garbage collector takes its children. The uid is a precondition."""
 
@@ -78,7 +89,7 @@ class DeleteJob:
     uid: str
 
 
-Write = CreateChild | CreatePod | CreateReserve | UpdateChild | DeletePod | DeleteChild | DeleteJob
+Write = CreateChild | CreatePod | CreateReserve | UpdateChild | ReportWorkload | DeletePod | DeleteChild | DeleteJob
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,8 @@ class Plan:
     """Names of nodes whose state is missing in the observation: plan again with it."""
     agent: AgentUse | None = None
     """None: the job has ended, or is not ours."""
+    cluster: frozenset[ClusterObject] = frozenset()
+    """Objects of the cluster that are missing in the observation: plan again with them."""
     namespace: bool = False
     """The state of the job's namespace is missing in the observation: plan again with it."""
 

@@ -70,7 +70,7 @@ NOT_SERVED = Cause(
 OTHER_MANAGER = Cause(
     "ManagedByOther",
     Symptom.NO_REACTION,
-    "`spec.runPolicy.managedBy` names another controller.",
+    "`spec.managedBy` or `spec.runPolicy.managedBy` names another controller.",
     "The job is managed by {manager}, so this operator leaves it alone.",
     (
         Remedy(
@@ -132,9 +132,10 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _of_job(seen: Seen) -> Iterator[Finding]:
-    manager = str(reading.part(seen.job, "spec", "runPolicy").get("managedBy") or "")
-    if manager not in OWN_MANAGERS:
-        evidence = CauseEvidence("the job", f"spec.runPolicy.managedBy is {manager}")
+    fields = {"spec": reading.part(seen.job, "spec"), "spec.runPolicy": reading.part(seen.job, "spec", "runPolicy")}
+    named = [(f"{field}.managedBy", str(found.get("managedBy") or "")) for field, found in fields.items()]
+    for field, manager in [each for each in named if each[1] not in OWN_MANAGERS][:1]:
+        evidence = CauseEvidence("the job", f"{field} is {manager}")
         yield Finding(OTHER_MANAGER, {"manager": manager}, (evidence,))
         return
     silent, behind = untouched_for(seen), is_behind(seen)

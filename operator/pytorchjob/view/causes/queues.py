@@ -45,7 +45,10 @@ KUEUE_NOT_SEEN = Cause(
     "The job waits for the queue {queue}, but Kueue has no Workload for it.",
     (
         Remedy("See whether Kueue runs, and serves PyTorchJobs.", "kubectl get pods,configmaps -n kueue-system"),
-        Remedy("Add `kubeflow.org/pytorchjob` to `integrations.frameworks` in Kueue's configuration."),
+        Remedy(
+            "Add `kubeflow.org/pytorchjob` to `integrations.frameworks` in Kueue's configuration, or let the operator"
+            " make the Workloads (chart: `kueue.externalFramework`)."
+        ),
     ),
 )
 KUEUE_WAITS = Cause(
@@ -124,7 +127,7 @@ def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
     values = {"queue": seen.queue}
     if not seen.workloads:
         unknown = seen.workloads is None or seen.age() < _KUEUE_SECONDS
-        label = CauseEvidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and suspend is true")
+        label = CauseEvidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and it may not have pods")
         yield Finding(KUEUE_WAITS if unknown else KUEUE_NOT_SEEN, values, (label,))
         return
     yield _waits(seen.workloads[0], values)

@@ -80,6 +80,13 @@ CHANGES = (
     ),
     Rule(
         path="spec",
+        field="managedBy",
+        message="is immutable: delete the job and create it again",
+        cel="self.?managedBy == oldSelf.?managedBy",
+        broken=None,
+    ),
+    Rule(
+        path="spec",
         field="runPolicy.managedBy",
         message="is immutable: delete the job and create it again to hand it to another controller",
         cel=f"({_managed('self')}) == ({_managed('oldSelf')})"
