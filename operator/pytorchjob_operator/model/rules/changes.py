@@ -82,7 +82,7 @@ CHANGES = (
         path="spec",
         field="managedBy",
         message="is immutable: delete the job and create it again",
-        cel="self.?managedBy == oldSelf.?managedBy",
+        cel="[dyn(self.?managedBy)] == [dyn(oldSelf.?managedBy)]",
         broken=None,
     ),
     Rule(
