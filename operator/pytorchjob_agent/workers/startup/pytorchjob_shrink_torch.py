@@ -636,8 +636,8 @@ def _receive(default: _Default) -> Any:
     torch, tensors = default.torch, []
     size = torch.zeros(1, dtype=torch.int64)
     default.receive(size, group_src=0)
-    words = torch.zeros(int(size.item()), dtype=torch.uint8)
-    default.receive(words, group_src=0)
+    data = bytearray(int(size.item()))
+    default.receive(torch.frombuffer(data, dtype=torch.uint8), group_src=0)  # an image may have no numpy
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, name: Any) -> Any:
@@ -645,7 +645,7 @@ def _receive(default: _Default) -> Any:
             tensors.append(torch.empty(shape, dtype=dtype))
             return tensors[-1]
 
-    found = Unpickler(io.BytesIO(words.numpy().tobytes())).load()
+    found = Unpickler(io.BytesIO(data)).load()
     for each in tensors:
         if each.numel():
             default.receive(each, group_src=0)
