@@ -2,6 +2,6 @@
 
 from collections.abc import Sequence
 
-from tests.planted import Planted, decisions, ports, saves, survivors
+from tests.planted import Planted, decisions, ports, queues, saves, survivors
 
-DEFECTS: Sequence[Planted] = [*decisions.DEFECTS, *ports.DEFECTS, *saves.DEFECTS, *survivors.DEFECTS]
+DEFECTS: Sequence[Planted] = [*decisions.DEFECTS, *ports.DEFECTS, *queues.DEFECTS, *saves.DEFECTS, *survivors.DEFECTS]
