@@ -138,6 +138,7 @@ def reference(participants: Sequence[Sequence[int]]) -> list[float]:
 
 def train_with_returns(rank: int, most: int = 3000, **options: Any) -> Result:
     """Train in a loop that takes lost ranks in; it ends some steps after all ranks are there again."""
+    torch.Tensor.numpy = _without_numpy  # type: ignore[method-assign, assignment]
     own = model()
     ddp = DistributedDataParallel(own, **options)
     optimizer = torch.optim.Adam(ddp.parameters(), lr=0.01)
@@ -170,7 +171,6 @@ def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Scr
     losses = [*losses]
     os.environ.update(env, RANK=str(rank))
     torch.set_num_threads(1)
-    torch.Tensor.numpy = _without_numpy  # type: ignore[method-assign, assignment]
     try:
         pytorchjob_shrink_torch.register()
         _arm([loss for loss in losses if loss.rank == rank])
