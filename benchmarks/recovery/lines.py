@@ -28,6 +28,8 @@ class Group:
     restarts: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)
     """The ranks that took part in the last step: others may go on without a lost one."""
+    begins: dict[int, int] = field(default_factory=dict)
+    """By rank that came back: the step before its first one since then."""
     returns: int = 0
     """How often a lost rank came back into it."""
 
@@ -125,14 +127,13 @@ class Journal:
     def _back(self, fields: Fields) -> None:
         group, rank = self.groups[fields["group"]], int(fields["rank"])
         group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
-        group.steps[rank] = []
+        group.steps[rank], group.begins[rank] = [], int(fields["from_step"])
         group.returns += 1
 
     def _step(self, fields: Fields) -> None:
         group, rank, step = self.groups[fields["group"]], int(fields["rank"]), int(fields["step"])
         steps = group.steps.setdefault(rank, [])
-        came_back = not steps and group.returns > 0
-        before = steps[-1][0] if steps else step - 1 if came_back else group.from_step
+        before = steps[-1][0] if steps else group.begins.get(rank, group.from_step)
         if step != before + 1:
             self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
         ranks = fields.get("ranks", group.size * "1")

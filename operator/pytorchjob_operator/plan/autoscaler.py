@@ -10,7 +10,7 @@ from typing import Any
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ChildKind, Reason
-from pytorchjob_operator.plan import children
+from pytorchjob_operator.plan import children, queue
 
 API_VERSION = "autoscaling/v2"
 
@@ -18,7 +18,7 @@ API_VERSION = "autoscaling/v2"
 def wanted(job: PyTorchJob) -> dict[str, Any] | None:
     """Return the autoscaler that the job should have now, or None. `job` has its defaults."""
     elastic = job.spec.elastic_policy
-    if elastic is None or elastic.metrics is None or queued_by_kueue(job):
+    if elastic is None or elastic.metrics is None or queue.queue_of(job):
         return None
     spec = {
         "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": job.metadata.name},
@@ -34,15 +34,10 @@ def problem(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason,
     elastic = job.spec.elastic_policy
     if elastic is None or elastic.metrics is None:
         return None
-    if queued_by_kueue(job):
+    if queue.queue_of(job):
         what = "has no effect on a job that Kueue has admitted: remove the metrics, or the label"
         return Reason.ELASTIC_WITH_KUEUE, f"spec.elasticPolicy.metrics {what} {names.LABEL_KUEUE_QUEUE}"
     why = unserved.get(ChildKind.AUTOSCALER)
     if why:
         return Reason.AUTOSCALER_UNAVAILABLE, f"spec.elasticPolicy.metrics has no effect: {why}"
     return None
-
-
-def queued_by_kueue(job: PyTorchJob) -> bool:
-    """Whether Kueue manages the job's quota: it stops a job that changes its size after admission."""
-    return bool(job.metadata.labels.get(names.LABEL_KUEUE_QUEUE))

@@ -107,10 +107,8 @@ def decide(seen: Observed, job: PyTorchJob) -> Queueing:
         return Queueing(split, not seen.pods, absent, problem)
     priority, asks, unknown = _priority(seen, job)
     found = _found(seen)
-    held = frozenset(
-        replica for part in others if not _is_admitted(job, part, found, seen) for replica in part.replicas
-    )
-    admitted = [part for part in split if _is_admitted(job, part, found, seen)]
+    admitted = [part for part in split if _is_admitted(job, part, found.get(part.name))]
+    held = frozenset(replica for part in others if part not in admitted for replica in part.replicas)
     placements, missing = _placements(seen, admitted, found)
     stops = needed not in admitted
     return Queueing(
@@ -216,8 +214,7 @@ def _found(seen: Observed) -> dict[str, Child]:
     return {child.name: child for child in seen.of(ChildKind.WORKLOAD) if child.spec_hash}
 
 
-def _is_admitted(job: PyTorchJob, part: Part, found: Mapping[str, Child], seen: Observed) -> bool:
-    child = found.get(part.name)
+def _is_admitted(job: PyTorchJob, part: Part, child: Child | None) -> bool:
     if child is None or child.workload is None or child.deleting:
         return False
     return child.workload.standing is Standing.ADMITTED and _size(child.spec_hash) == _size(_hash(job, part))

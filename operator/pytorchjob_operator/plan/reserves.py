@@ -13,7 +13,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
-from pytorchjob_operator.plan import autoscaler, gang, job_limits, replicas, reserve_pod, threats
+from pytorchjob_operator.plan import gang, job_limits, queue, replicas, reserve_pod, threats
 from pytorchjob_operator.plan.context import Reserves
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.writes import CreateReserve, Event
@@ -80,7 +80,7 @@ def _unsupported(job: PyTorchJob, options: Options) -> str:
     if gang.scheduler(job, options):
         return f"the gang scheduler {gang.scheduler(job, options)} counts and places the pods of the gang only"
     templates = (spec.template.get("metadata") or {} for _, spec in job.spec.pytorch_replica_specs.items())
-    if autoscaler.queued_by_kueue(job) or any(names.LABEL_KUEUE_QUEUE in (m.get("labels") or {}) for m in templates):
+    if queue.queue_of(job) or any(names.LABEL_KUEUE_QUEUE in (m.get("labels") or {}) for m in templates):
         return "Kueue has admitted the replicas only, and a reserve pod would exceed the quota of its queue"
     return ""
 
