@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +230,7 @@ def _verified(values: dict[str, Any], kind: str, secret: str, nonces: str) -> di
 
 
 def _mac(secret: str, kind: str, nonces: str, text: str) -> str:
-    return hmac.new(secret.encode(), _bytes(f"{kind} {nonces} {text}"), sha256).hexdigest()
+    return hmac.digest(secret.encode(), _bytes(f"{kind} {nonces} {text}"), "sha256").hex()
 
 
 def _bytes(text: Any) -> bytes:

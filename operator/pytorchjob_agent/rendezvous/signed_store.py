@@ -9,7 +9,6 @@ import hmac
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Protocol
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
@@ -102,12 +101,12 @@ class SignedStore:
 
 def next_secret(secret: str, id_: RoundId) -> str:
     """Return the secret of the round that members agree on without the coordinator: the same for all of them."""
-    return hmac.new(secret.encode(), f"next {id_}".encode(), sha256).hexdigest() if secret else ""
+    return hmac.digest(secret.encode(), f"next {id_}".encode(), "sha256").hex() if secret else ""
 
 
 def _mac(assigned: Assigned, key: str, value: str, rank: int) -> str:
     text = json.dumps([str(assigned.round), key, rank, value])
-    return hmac.new(assigned.secret.encode(), text.encode(), sha256).hexdigest()
+    return hmac.digest(assigned.secret.encode(), text.encode(), "sha256").hex()
 
 
 def _parse(data: bytes) -> tuple[str, Signed] | None:
