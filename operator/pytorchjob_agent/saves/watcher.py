@@ -97,8 +97,8 @@ class SaveWatcher:
         self._look_at = 0.0
         self._last: list[SeenFile] | None = None
         self._reported: set[str] = set()
-        self.problem = ""
-        """Why the last save is not kept, or has too few copies. The next save that has them ends it."""
+        self._not_kept = self._not_copied = ""
+        """Why the last save is not kept, until the next one is; why it has too few copies, in this round."""
         self.on_full: Callable[[Manifest], None] | None = None
         """Receives a save that memory has no room to hold. None: such a save is not read."""
         threading.Thread(target=self._run, name="checkpoints", daemon=True).start()
@@ -129,6 +129,12 @@ class SaveWatcher:
             self._active = True
             self._settling, self._settled = None, False
             self._copied = self._whole = self._dropped = ""
+            self._not_copied = ""  # the members of another round are others, and fetch what lacks copies
+
+    @property
+    def problem(self) -> str:
+        """Why the last save is not kept, or has too few copies. The next save that has them ends it."""
+        return self._not_kept or self._not_copied
 
     def end(self, *, clean: bool) -> None:
         """Take the last save of a round whose workers have ended; `clean`: all of them with success."""
@@ -312,10 +318,10 @@ class SaveWatcher:
                 kept += 1
             except (PeerRefusedError, ManifestError, OSError) as error:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"
-        if failed and kept < copies_:
-            self.report(failed)
+        self._not_kept, self._not_copied = "", failed if kept < copies_ else ""
+        if self._not_copied:
+            self._print(failed)
             return
-        self.problem = ""
         if manifest.writers > 1 and round_.whole is not None:
             with suppress(RuntimeError):
                 round_.whole.tell(manifest.label)
@@ -340,7 +346,10 @@ class SaveWatcher:
 
     def report(self, words: str) -> None:
         """Set the problem; print it once, whatever numbers follow its first words."""
-        self.problem = words
+        self._not_kept = words
+        self._print(words)
+
+    def _print(self, words: str) -> None:
         topic = words.partition(":")[0]
         if topic not in self._reported:
             self._reported.add(topic)

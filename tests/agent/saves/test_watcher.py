@@ -114,6 +114,15 @@ def test_a_peer_that_refuses_is_a_problem_until_the_next_copy(member: Member) ->
     assert [save.size for save in member.peer.list()] == [6]
 
 
+def test_a_copy_that_met_a_peer_of_the_next_round_is_no_problem_there(member: Member) -> None:
+    _, theirs = keys_of("next round", 2)
+    member.server.use(theirs)
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: "node 1 keeps no copy of the last checkpoint" in member.watcher.problem)
+    member.begin(2, 2)
+    assert member.watcher.problem == ""
+
+
 def test_after_a_peer_that_keeps_nothing_the_next_one_keeps_the_copy(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
