@@ -16,7 +16,7 @@ from tests.apiserver.cluster import BIN, ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.apiserver.simulated import start_nodes
-from tests.apiserver.webhook_process import Certificate, WebhookProcess
+from tests.apiserver.webhook_process import Certificate, Cluster, WebhookProcess
 from tests.ports import free_port
 
 Object = dict[str, Any]
@@ -46,10 +46,20 @@ _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 class KueueProcess(WebhookProcess):
-    """Kueue's manager, with these frameworks; `external`: it leaves PyTorchJobs' Workloads to their operator."""
+    """Kueue's manager, with these frameworks; `external`: it leaves PyTorchJobs' Workloads to their operator.
 
-    def __init__(self, plane: ControlPlane, directory: Path, frameworks: Sequence[str], external: bool = False) -> None:
-        self._external = external
+    `address`: of this machine, as the API server reaches it.
+    """
+
+    def __init__(
+        self,
+        plane: Cluster,
+        directory: Path,
+        frameworks: Sequence[str],
+        external: bool = False,
+        address: str = "127.0.0.1",
+    ) -> None:
+        self._external, self._address = external, address
         self._port = free_port()
         self._certificates = directory / "kueue-certificates"
         self._certificates.mkdir()
@@ -58,12 +68,20 @@ class KueueProcess(WebhookProcess):
         self._install(list(frameworks))
         self.start(PROGRAM, f"--config={self._settings}", "--zap-log-level=3")
 
+    def remove(self) -> None:
+        """Remove what it has installed, its webhooks first, so that nothing waits for it."""
+        objects = [found for found in yaml.load_all(MANIFESTS.read_bytes(), yaml.CSafeLoader) if found]
+        for kinds in (_WEBHOOKS, _INSTALLED):
+            listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*_of_kinds(objects, kinds)]})
+            done = self._plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=listed)
+            assert done.returncode == 0, done.stderr
+
     def _install(self, frameworks: list[str]) -> None:
         objects = [found for found in yaml.load_all(MANIFESTS.read_bytes(), yaml.CSafeLoader) if found]
         given = next(found for found in objects if found["metadata"]["name"] == _CONFIGURATION)
         self._settings.write_text(yaml.safe_dump(self._configuration(given, frameworks)))
         _lead_to(objects, self._port)
-        self._apply(*_of_kinds(objects, _INSTALLED), _service())
+        self._apply(*_of_kinds(objects, _INSTALLED), _service(self._address))
         self._apply(*_of_kinds(objects, _WEBHOOKS))
 
     def _configuration(self, given: Object, frameworks: list[str]) -> Object:
@@ -73,7 +91,7 @@ class KueueProcess(WebhookProcess):
             **yaml.safe_load(text),
             "health": {"healthProbeBindAddress": self.health},
             "metrics": {"bindAddress": "0"},
-            "webhook": {"host": "127.0.0.1", "port": self._port, "certDir": str(self._certificates)},
+            "webhook": {"host": self._address, "port": self._port, "certDir": str(self._certificates)},
             "leaderElection": {"leaderElect": False},
             "featureGates": {"VisibilityOnDemand": False},
             "integrations": {
@@ -101,43 +119,50 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 def _add_queue(jobs: Jobs, cpus: int) -> None:
-    made = jobs.plane.apply(
-        _kueue("ResourceFlavor", {"name": "default"}, spec={}),
-        _kueue("WorkloadPriorityClass", {"name": HIGH}, value=1000),
-    )
+    made = jobs.plane.apply(flavor(), _kueue("WorkloadPriorityClass", {"name": HIGH}, value=1000))
     assert made.returncode == 0, made.stderr
     add_queue(jobs, QUEUE, cpus)
 
 
 def add_queue(jobs: Jobs, name: str, cpus: int, **spec: Any) -> None:
     """Add a queue of the job's namespace with its own ClusterQueue, or change it; keywords go into the latter."""
-    flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
+    made = jobs.plane.apply(*queue(jobs.namespace, name, cpus, **spec))
+    assert made.returncode == 0, made.stderr
+
+
+def flavor() -> Object:
+    """The flavor of all queues."""
+    return _kueue("ResourceFlavor", {"name": "default"}, spec={})
+
+
+def queue(namespace: str, name: str, cpus: int | str, **spec: Any) -> tuple[Object, Object]:
+    """A queue of a namespace, and its own ClusterQueue, into which keywords go."""
+    offers = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
     cluster_queue = {
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
-        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}],
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [offers]}],
         **spec,
     }
-    whole = f"{jobs.namespace}-{name}"
-    made = jobs.plane.apply(
+    whole = f"{namespace}-{name}"
+    return (
         _kueue("ClusterQueue", {"name": whole}, spec=cluster_queue),
-        _kueue("LocalQueue", {"name": name, "namespace": jobs.namespace}, spec={"clusterQueue": whole}),
+        _kueue("LocalQueue", {"name": name, "namespace": namespace}, spec={"clusterQueue": whole}),
     )
-    assert made.returncode == 0, made.stderr
 
 
 def _kueue(kind: str, metadata: Object, **rest: Any) -> Object:
     return {"apiVersion": f"{PREFIX}v1beta2", "kind": kind, "metadata": metadata, **rest}
 
 
-def _service() -> Object:
+def _service(address: str) -> Object:
     """The API server asks its webhooks here; the certificate is for the name of the Service."""
     metadata = {"name": _SERVICE, "namespace": _NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
+        "spec": {"type": "ExternalName", "externalName": address},
     }
 
 

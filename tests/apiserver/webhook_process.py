@@ -8,12 +8,26 @@ import os
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
-from tests.apiserver.cluster import ControlPlane
 from tests.ports import free_port
 from tests.processes import start
 from tests.waiting import until
+
+
+class Cluster(Protocol):
+    """Where such an operator works: a control plane on this machine, or a whole cluster."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl; never raises for its exit status."""
+        ...
+
+    def get(self, *args: str) -> dict[str, Any]:
+        """`kubectl get -o json`, which must succeed."""
+        ...
 
 
 class Certificate(NamedTuple):
@@ -27,7 +41,7 @@ class Certificate(NamedTuple):
 class WebhookProcess:
     """A program against a control plane; it is ready when its webhooks answer, and ends with this process."""
 
-    def __init__(self, plane: ControlPlane, log_file: Path, certificate: Certificate) -> None:
+    def __init__(self, plane: Cluster, log_file: Path, certificate: Certificate) -> None:
         self._plane, self._certificate = plane, certificate
         self.log_file = log_file
         self.health = f"127.0.0.1:{free_port()}"
