@@ -1,6 +1,6 @@
 """A Workload of Kueue, as far as decisions need it: what the queue has decided about a job, or a part of it. Pure.
 
-Source of the objects and of the duties of a Workload's owner: `apis/kueue/v1beta2/workload_types.go` and
+Source of the objects, their reasons and the duties of a Workload's owner: `apis/kueue/v1beta2/workload_types.go` and
 `pkg/controller/jobframework/reconciler.go` of Kueue 0.19.
 """
 
@@ -10,12 +10,30 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from pytorchjob_operator.names import Reason
+
 Json = Mapping[str, Any]
 
 _LONGEST = 1024
 """Characters that are kept of what Kueue writes."""
 _REQUEUED_AT_ONCE = ("Preempted", "NodeFailures")
 """Reasons of an eviction after which the Workload is in the queue again at once; for the others Kueue decides."""
+
+
+_WAITS_FOR = {
+    "Pending": Reason.QUEUE_NO_QUOTA,
+    "WaitingForQuota": Reason.QUEUE_NO_QUOTA,
+    "WaitingForPreemptedWorkloads": Reason.QUEUE_NO_QUOTA,
+    "ExceedsMaxQuota": Reason.QUEUE_TOO_SMALL,
+    "NoMatchingFlavor": Reason.QUEUE_NO_FLAVOR,
+    "TopologyPlacementFailed": Reason.QUEUE_NO_TOPOLOGY,
+    "Inadmissible": Reason.QUEUE_MISSING,
+    "Misconfigured": Reason.QUEUE_MISSING,
+    "Suspended": Reason.QUEUE_STOPPED,
+}
+"""By the reason of QuotaReserved. Without its gate UnadmittedWorkloadsObservability, Kueue has Pending and Inadmissible
+only: the first one also stands for a flavor or a topology, the second one for a stopped queue.
+"""
 
 
 class Standing(StrEnum):
@@ -84,6 +102,19 @@ class Workload:
             reclaimable={str(each["name"]): int(each["count"]) for each in status.get("reclaimablePods") or ()},
             assignments=_assignments(status),
         )
+
+    @property
+    def waits_for(self) -> Reason:
+        """Why its pods may not exist; without a meaning once it is admitted."""
+        if not self.active:
+            return Reason.QUEUE_HELD
+        match self.standing:
+            case Standing.EVICTED:
+                return Reason.QUEUE_EVICTED
+            case Standing.RESERVED:
+                return Reason.QUEUE_CHECKS
+            case Standing.QUEUED | Standing.ADMITTED | Standing.FINISHED:
+                return _WAITS_FOR.get(self.reason, Reason.QUEUE_WAITS)
 
 
 class WorkloadCondition(NamedTuple):

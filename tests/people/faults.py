@@ -362,6 +362,43 @@ QUEUES = (
         QUEUED,
         seeds.kueue(seeds.workload("LocalQueue gpu doesn't exist", "Inadmissible")),
     ),
+    *(
+        fault(name, cause, QUEUED, seeds.kueue(seeds.workload("what Kueue says", reason)))
+        for name, cause, reason in (
+            ("a job that is larger than its queue", "KueueQuotaTooSmall", "ExceedsMaxQuota"),
+            ("no flavor for the job's pods", "KueueFlavorMissing", "NoMatchingFlavor"),
+            ("a topology without one place for the job", "KueueTopologyDoesNotFit", "TopologyPlacementFailed"),
+            ("a queue that an administrator has stopped", "KueueQueueStopped", "Suspended"),
+            ("a job that Kueue has not looked at", "KueueWaits", "PendingEvaluation"),
+        )
+    ),
+    fault(
+        "an admission check that is not ready",
+        "KueueChecksNotReady",
+        QUEUED,
+        seeds.kueue(seeds.workload_with(seeds.condition("QuotaReserved"))),
+    ),
+    fault(
+        "a job whose quota Kueue has taken back",
+        "KueueEvicted",
+        QUEUED,
+        seeds.kueue(seeds.workload_with(seeds.condition("QuotaReserved"), seeds.condition("Evicted"))),
+    ),
+    fault(
+        "a Workload that somebody holds",
+        "KueueWorkloadHeld",
+        QUEUED,
+        seeds.kueue(seeds.workload_with(active=False)),
+    ),
+    fault(
+        "a Kueue that is not there",
+        "KueueUnavailable",
+        job(
+            seeds.condition("Suspended", reason="PyTorchJobQueued"),
+            seeds.condition("Waiting", "Kueue's Workloads cannot be used", reason="QueueUnavailable"),
+            labels={names.LABEL_KUEUE_QUEUE: "gpu"},
+        ),
+    ),
     fault(
         "a Kueue that does not serve PyTorchJobs",
         "KueueIgnoresJob",

@@ -241,6 +241,13 @@ def workload(message: str, reason: str = "Pending", name: str = "") -> Object:
     }
 
 
+def workload_with(*conditions: Object, name: str = "pytorchjob-train", active: bool = True) -> Object:
+    """A Workload of the job with these conditions."""
+    owners = [{"uid": "uid-train", "controller": True}]
+    metadata = {"name": name, "ownerReferences": owners, "creationTimestamp": timestamp(-60)}
+    return {"metadata": metadata, "spec": {"active": active}, "status": {"conditions": [*conditions]}}
+
+
 def operator(
     available: int = 2, namespaces: str = "", renewed: float = -3, wanted: int = 2
 ) -> Callable[[FakeCluster], None]:

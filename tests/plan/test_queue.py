@@ -162,15 +162,23 @@ def test_a_job_waits_without_pods_until_it_is_admitted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "message", "reason"),
+    ("status", "code", "message", "reason"),
     [
-        ("QuotaReserved", False, "insufficient quota for cpu in flavor h100", "WaitsForQuota"),
-        ("QuotaReserved", True, "", "WaitsForAdmissionChecks"),
+        (False, "Pending", "insufficient quota for cpu in flavor h100", "WaitsForQuota"),
+        (False, "WaitingForQuota", "insufficient unused quota", "WaitsForQuota"),
+        (False, "ExceedsMaxQuota", "request > maximum capacity", "ExceedsQuota"),
+        (False, "NoMatchingFlavor", "flavor h100 doesn't match node affinity", "NoMatchingFlavor"),
+        (False, "TopologyPlacementFailed", "topology allows to fit only 3 out of 4 pods", "WaitsForTopology"),
+        (False, "Inadmissible", "LocalQueue team-a doesn't exist", "QueueMissing"),
+        (False, "Misconfigured", "ClusterQueue team-a is inactive", "QueueMissing"),
+        (False, "Suspended", "LocalQueue team-a is stopped", "QueueStopped"),
+        (False, "PendingEvaluation", "", "WaitsInQueue"),
+        (True, "QuotaReserved", "", "WaitsForAdmissionChecks"),
     ],
 )
-def test_the_job_says_what_kueue_says(kind: str, status: bool, message: str, reason: str) -> None:
+def test_the_job_says_what_kueue_says(status: bool, code: str, message: str, reason: str) -> None:
     found = Cluster(elastic()).settle()
-    found.set(NEEDED, kind, status, "Pending", message)
+    found.set(NEEDED, "QuotaReserved", status, code, message)
     found.settle()
     assert found.pods == {}
     assert found.waits is not None

@@ -136,13 +136,10 @@ DEFECTS: Sequence[Planted] = [
         "a member tells of a part that no peer has copied",
         WHOLE,
         f"{SAVES}/watcher.py",
-        """            self.report(failed)
+        """            self._print(failed)
             return
-        self.problem = ""
 """,
-        """            self.report(failed)
-        else:
-            self.problem = ""
+        """            self._print(failed)
 """,
         (f"{AGENT_TESTS}/test_whole.py",),
     ),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
+from pytorchjob.cluster import queues
 from pytorchjob.cluster.api import Cluster, LogRequest, Object
 from pytorchjob.cluster.errors import ClusterError, NoPermission, NotInstalled
 from pytorchjob.cluster.last_lines import read_last_lines
@@ -30,7 +31,6 @@ V1_DEPLOYMENTS = labelled("/apis/apps/v1/deployments", V1_LABEL, V1_OPERATOR)
 LEASES = f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{OPERATOR}"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
 VERSION = "/version"
-KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _LINES = 40
 """Lines that are read of the log of a container that failed without a termination message."""
 _MOST_LOGS = 3
@@ -43,6 +43,7 @@ def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False
     found = _allowed(lambda: cluster.pods(name), None)
     pods: Sequence[Object] = found or ()
     events: Sequence[Object] = _allowed(lambda: cluster.events([name, *map(reading.name_of, pods)]), ())
+    workloads = queues.workloads_of(cluster, job, pods)
     seen = Seen(
         now,
         cluster.namespace,
@@ -50,7 +51,8 @@ def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False
         pods,
         events=events,
         nodes=cluster.nodes() if deep or any(map(_concerns_nodes, pods)) or any(map(_announces, events)) else None,
-        workloads=_workloads(cluster, job, pods),
+        workloads=workloads,
+        waiting=_waiting(cluster, job, workloads),
         claims=_claims(cluster, pods),
         readable=found is not None,
     )
@@ -125,22 +127,12 @@ def _announces(event: Object) -> bool:
     return event.get("reason") == TrainingReason.POD_THREATENED
 
 
-def _workloads(cluster: Cluster, job: Object, pods: Sequence[Object]) -> Sequence[Object] | None:
-    """Return Kueue's Workloads of a job that waits for a queue, itself or by its pods as a group."""
-    groups = {group for pod in pods if (group := reading.held_group(pod))}
-    if not groups and not (reading.queue_of(job) and reading.held(job)):
-        return None
-    for version in KUEUE_VERSIONS:
-        path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{cluster.namespace}/workloads"
-        found = _items(cluster, path)
-        if found is not None:
-            return [entry for entry in found if _belongs(entry, job) or reading.name_of(entry) in groups]
-    return None
-
-
-def _belongs(obj: Object, job: Object) -> bool:
-    owners = reading.items(obj, "metadata", "ownerReferences")
-    return any(owner.get("uid") == reading.uid_of(job) for owner in owners)
+def _waiting(
+    cluster: Cluster, job: Object, workloads: Sequence[reading.Object] | None
+) -> Sequence[reading.Object] | None:
+    """Read who waits in the job's queue, if the job does."""
+    queue = reading.queue_of(job)
+    return queues.waiting_in(cluster, cluster.namespace, queue) if queue and workloads else None
 
 
 def _claims(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Object | None]:

@@ -1,10 +1,12 @@
 """`list`: all jobs, one line each."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 
-from pytorchjob.cluster.api import Cluster
+from pytorchjob.cluster import queues
+from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import (
     all_namespaces_option,
     local_option,
@@ -13,7 +15,10 @@ from pytorchjob.commands.options import (
     with_cluster,
 )
 from pytorchjob.screen import plain
+from pytorchjob.screen.status import queue_words
+from pytorchjob.view import reading
 from pytorchjob.view.listing import UNKNOWN, JobLine, job_line
+from pytorchjob.view.queueing import whole_job
 from pytorchjob_operator.terminal import say
 
 _HEADER = ("NAME", "STATE", "READY", "RESTARTS", "STEP", "PROGRESS", "ETA", "AGE")
@@ -29,7 +34,8 @@ _WIDE = ("REASON",)
 def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: str | None) -> None:
     """List the jobs of a namespace.
 
-    READY is running pods of wanted pods. STEP, PROGRESS and ETA need a script that reports its progress.
+    READY is running pods of wanted pods. STEP, PROGRESS and ETA need a script that reports its progress. QUEUE, the
+    last column, appears if a job waits in a queue of Kueue.
     """
     found = cluster.jobs(selector, all_namespaces=all_namespaces)
     if output in ("json", "yaml", "name"):
@@ -43,9 +49,24 @@ def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: 
     lines = [job_line(job) for job in found]
     rows = [[*_cells(line, now), *((line.reason,) if output == "wide" else ())] for line in lines]
     header = [*_HEADER, *(_WIDE if output == "wide" else ())]
+    if any(queued := _queued(cluster, found, now)):
+        header, rows = [*header, "QUEUE"], [[*row, words or UNKNOWN] for row, words in zip(rows, queued, strict=True)]
     if all_namespaces:
         header, rows = ["NAMESPACE", *header], [[line.namespace, *row] for line, row in zip(lines, rows, strict=True)]
     say(plain.columns(header, rows))
+
+
+def _queued(cluster: Cluster, jobs: Sequence[Object], now: datetime) -> list[str]:
+    """Return for each job where it waits, and how long; empty: it does not wait in a queue."""
+    held = [job if reading.queue_of(job) and reading.held(job) and not reading.ended(job) else None for job in jobs]
+    names = {(reading.namespace_of(job), reading.queue_of(job)) for job in held if job is not None}
+    waiting = {each: queues.waiting_in(cluster, *each) for each in sorted(names)}
+    return [
+        ""
+        if job is None
+        else queue_words(whole_job(job, waiting[reading.namespace_of(job), reading.queue_of(job)]), now)
+        for job in held
+    ]
 
 
 def _cells(line: JobLine, now: datetime) -> list[str]:

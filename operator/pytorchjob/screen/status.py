@@ -7,6 +7,7 @@ from pytorchjob.screen import plain
 from pytorchjob.screen.colour import StyledLine, paint
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.job_view import JobView, ProgressView, RoundView
+from pytorchjob.view.queueing import MOST, Place, QueueView
 from pytorchjob.view.restarts import Restarts
 from pytorchjob.view.rows import Row, counts
 from pytorchjob.view.state import State
@@ -31,6 +32,8 @@ def status_lines(view: JobView) -> Iterator[StyledLine]:
     yield StyledLine(
         f"Pods:      {view.ready}/{view.wanted} ready{succeeded}, {_all_restarts(view.restarts)}, age {age}"
     )
+    if view.queue:
+        yield StyledLine(f"Queue:     {_queue(view.queue, view.now)}")
     if view.round:
         yield from _round(view.round, view.now)
     if view.progress:
@@ -50,6 +53,28 @@ def status_lines(view: JobView) -> Iterator[StyledLine]:
 def print_status(view: JobView) -> str:
     """Return the screen as text, in colour if stdout is a terminal."""
     return paint(status_lines(view))
+
+
+def _queue(queue: QueueView, now: datetime) -> str:
+    parts = [_place(queue.place)] if queue.place else []
+    if queue.pods:
+        waiting = count(len(queue.pods), "more worker")
+        since = f" for {_age(queue.since, now)}" if queue.since else ""
+        said = f": {queue.message}" if queue.message else ""
+        parts.append(f"{waiting} {'waits' if len(queue.pods) == 1 else 'wait'}{since}{said}")
+    return ", ".join([queue.name, *parts])
+
+
+def queue_words(queue: QueueView, now: datetime) -> str:
+    """Return where a job waits, how long, and the code of what it waits for."""
+    since = f"for {_age(queue.since, now)}" if queue.since else ""
+    return ", ".join(filter(None, (queue.name, _place(queue.place) if queue.place else "", since, queue.reason)))
+
+
+def _place(place: Place) -> str:
+    more = " or more" if place.waiting >= MOST else ""
+    others = "" if place.overall == place.position else f" ({place.overall} in its ClusterQueue)"
+    return f"place {place.position} of {place.waiting}{more}{others}"
 
 
 def _round(round_: RoundView, now: datetime) -> Iterator[StyledLine]:

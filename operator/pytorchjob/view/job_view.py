@@ -9,6 +9,7 @@ from pytorchjob.view import advice, history, reading, restarts, rows, state, sur
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.causes.table import diagnose
 from pytorchjob.view.history import Happened
+from pytorchjob.view.queueing import QueueView, queue_view
 from pytorchjob.view.restarts import Restarts
 from pytorchjob.view.rows import RUNNING, Row
 from pytorchjob.view.seen import Seen
@@ -65,6 +66,7 @@ class JobView:
     succeeded: int
     wanted: int
     restarts: Restarts
+    queue: QueueView | None
     rows: tuple[Row, ...]
     round: RoundView | None
     progress: ProgressView | None
@@ -93,6 +95,7 @@ class JobView:
             "restarts": self.restarts.total,
             "countedRestarts": self.restarts.counted,
             "failsAtRestart": self.restarts.ends_at,
+            "queue": _camel(asdict(self.queue)) if self.queue else None,
             "rows": [_camel(asdict(row)) for row in self.rows],
             "round": _camel(asdict(self.round)) if self.round else None,
             "progress": _camel(asdict(self.progress)) if self.progress else None,
@@ -120,6 +123,7 @@ def make_job_view(seen: Seen) -> JobView:
         succeeded=sum(row.phase == "Succeeded" for row in made) if seen.readable else _counted(seen, "succeeded"),
         wanted=seen.wanted_pods(),
         restarts=restarts.count(seen),
+        queue=queue_view(seen),
         rows=made,
         round=_round(seen),
         progress=_progress(seen),

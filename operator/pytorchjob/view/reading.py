@@ -99,6 +99,11 @@ def queue_of(obj: Object) -> str:
     return str(part(obj, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")
 
 
+def belongs(obj: Object, job: Object) -> bool:
+    """Whether the job owns an object."""
+    return any(owner.get("uid") == uid_of(job) for owner in items(obj, "metadata", "ownerReferences"))
+
+
 def gates_of(pod: Object) -> tuple[str, ...]:
     """Return the names of the scheduling gates that hold a pod back."""
     return tuple(str(gate.get("name")) for gate in items(pod, "spec", "schedulingGates"))

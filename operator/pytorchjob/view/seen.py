@@ -57,6 +57,8 @@ class Seen:
     operator: OperatorObjects = field(default_factory=OperatorObjects)
     workloads: Sequence[Object] | None = None
     """Kueue's objects that belong to the job."""
+    waiting: Sequence[Object] | None = None
+    """Kueue's list of who waits in the job's queue, the next one first."""
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """The PersistentVolumeClaims that the templates name; None for one that cannot be read or does not exist."""
     logs: Mapping[str, str] = field(default_factory=dict)

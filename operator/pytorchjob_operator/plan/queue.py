@@ -236,17 +236,10 @@ def _pods_of(seen: Observed, name: str) -> bool:
 
 def _problem(job: PyTorchJob, child: Child | None) -> PodProblem:
     where, state = f"queue {queue_of(job)}", (child and child.workload) or Workload()
-    if child is not None and not state.active:
-        return PodProblem(Reason.QUEUE_HELD, f"{where}: somebody has set spec.active of Workload {child.name} to false")
-    match state.standing:
-        case Standing.EVICTED:
-            return PodProblem(Reason.QUEUE_EVICTED, f"{where}: {state.message or 'Kueue has taken back its quota'}")
-        case Standing.RESERVED:
-            return PodProblem(Reason.QUEUE_CHECKS, f"{where}: {state.message or 'admission checks are not ready'}")
-        case _ if state.message:
-            return PodProblem(Reason.QUEUE_NO_QUOTA, f"{where}: {state.message}")
-        case _:
-            return PodProblem(Reason.QUEUE_WAITS, f"{where}: Kueue has not decided yet")
+    reason = state.waits_for
+    if reason is Reason.QUEUE_HELD and child is not None:
+        return PodProblem(reason, f"{where}: somebody has set spec.active of Workload {child.name} to false")
+    return PodProblem(reason, f"{where}: {state.message or 'Kueue has not decided yet'}")
 
 
 def _placements(

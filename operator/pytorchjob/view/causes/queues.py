@@ -6,7 +6,8 @@ from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom, from_pod
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
-from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
+from pytorchjob_operator.names import LABEL_KUEUE_QUEUE, Reason
+from pytorchjob_operator.workload import Workload
 
 SUSPENDED = Cause(
     "SuspendedByUser",
@@ -15,20 +16,54 @@ SUSPENDED = Cause(
     "The job is suspended: `spec.runPolicy.suspend` is true.",
     (Remedy("Resume it.", "pytorchjob resume {job} -n {namespace}"),),
 )
+_SEE_WORKLOAD = Remedy("See what Kueue reports about this job.", "kubectl describe workload {workload} -n {namespace}")
+_SEE_QUEUE = Remedy("See the queue.", "kubectl describe localqueue {queue} -n {namespace}")
 KUEUE_QUOTA = Cause(
     "KueueWaitsForQuota",
     Symptom.NO_PODS,
-    "`status` shows Queued, and Kueue's message has `insufficient quota` or `insufficient unused quota`.",
+    "`status` shows Queued. The Workload's condition `QuotaReserved` has the reason `Pending`, `WaitingForQuota` or"
+    " `WaitingForPreemptedWorkloads`.",
     "Kueue holds the job back until its queue {queue} has quota for it.",
     (
         Remedy("See the queue, and what is before the job.", "kubectl describe localqueue {queue} -n {namespace}"),
-        Remedy("See what Kueue reports about this job.", "kubectl describe workload {workload} -n {namespace}"),
+        _SEE_WORKLOAD,
     ),
+)
+KUEUE_TOO_LARGE = Cause(
+    "KueueQuotaTooSmall",
+    Symptom.NO_PODS,
+    "`status` shows Queued. `QuotaReserved` has the reason `ExceedsMaxQuota`.",
+    "The job asks for more than its queue {queue} ever has, so it does not start.",
+    (
+        _SEE_WORKLOAD,
+        Remedy("Use fewer or smaller pods, or set `elasticPolicy.minReplicas`: the job then starts with so many."),
+        Remedy("Or have an administrator raise the quota of the ClusterQueue."),
+    ),
+)
+KUEUE_NO_FLAVOR = Cause(
+    "KueueFlavorMissing",
+    Symptom.NO_PODS,
+    "`status` shows Queued. `QuotaReserved` has the reason `NoMatchingFlavor`.",
+    "No flavor of the queue {queue} suits the job's pods: their node selectors, affinities or tolerations exclude it.",
+    (
+        _SEE_WORKLOAD,
+        Remedy(
+            "Compare the flavors' node labels and taints with the job's templates.",
+            "kubectl get resourceflavors -o yaml",
+        ),
+    ),
+)
+KUEUE_NO_TOPOLOGY = Cause(
+    "KueueTopologyDoesNotFit",
+    Symptom.NO_PODS,
+    "`status` shows Queued. `QuotaReserved` has the reason `TopologyPlacementFailed`.",
+    "There is quota in the queue {queue}, but not in one place of the topology that the job asks for.",
+    (_SEE_WORKLOAD, Remedy("Wait, or ask for a larger place, or for a preferred one instead of a required one.")),
 )
 KUEUE_NO_QUEUE = Cause(
     "KueueQueueMissing",
     Symptom.NO_PODS,
-    "`status` shows Queued, and Kueue's message has `LocalQueue ... doesn't exist` or `is inactive`.",
+    "`status` shows Queued. `QuotaReserved` has the reason `Inadmissible` or `Misconfigured`.",
     "Kueue cannot admit the job: its queue {queue} does not exist, or is not active.",
     (
         Remedy("See the queues of the namespace.", "kubectl get localqueues -n {namespace}"),
@@ -36,6 +71,49 @@ KUEUE_NO_QUEUE = Cause(
             "Name another queue, or have an administrator create this one.",
             "kubectl label pytorchjobs/{job} -n {namespace} --overwrite kueue.x-k8s.io/queue-name=QUEUE",
         ),
+    ),
+)
+KUEUE_STOPPED = Cause(
+    "KueueQueueStopped",
+    Symptom.NO_PODS,
+    "`status` shows Queued. `QuotaReserved` has the reason `Suspended`.",
+    "An administrator has stopped the queue {queue} (`stopPolicy`), so it admits no job.",
+    (_SEE_QUEUE, Remedy("Wait, or ask the administrator.")),
+)
+KUEUE_CHECKS = Cause(
+    "KueueChecksNotReady",
+    Symptom.NO_PODS,
+    "`status` shows Queued. `QuotaReserved` is True, and `Admitted` is not.",
+    "The job has quota in the queue {queue}, and waits for an admission check.",
+    (_SEE_WORKLOAD,),
+)
+KUEUE_EVICTED = Cause(
+    "KueueEvicted",
+    Symptom.NO_PODS,
+    "`status` shows Queued. The Workload's condition `Evicted` is True.",
+    "Kueue has taken back the job's quota in the queue {queue}; the job queues again once its pods are gone.",
+    (_SEE_WORKLOAD,),
+)
+KUEUE_HELD = Cause(
+    "KueueWorkloadHeld",
+    Symptom.NO_PODS,
+    "`status` shows Queued, and the Workload has `active: false`.",
+    "Somebody has set `active: false` in the job's Workload, so it is not admitted.",
+    (
+        Remedy(
+            "Let it be admitted.",
+            """kubectl patch workload {workload} -n {namespace} --type merge -p '{{"spec": {{"active": true}}}}'""",
+        ),
+    ),
+)
+KUEUE_AWAY = Cause(
+    "KueueUnavailable",
+    Symptom.NO_PODS,
+    "The condition `Waiting` has the reason `QueueUnavailable`.",
+    "The job waits for the queue {queue}, but the operator cannot use Kueue's Workloads.",
+    (
+        Remedy("See whether Kueue is installed.", "kubectl get crd workloads.kueue.x-k8s.io"),
+        Remedy("Install it, or set `kueue.externalFramework=false` in the operator's chart."),
     ),
 )
 KUEUE_NOT_SEEN = Cause(
@@ -88,13 +166,33 @@ GANG_MISSING = Cause(
 CAUSES = (
     SUSPENDED,
     KUEUE_QUOTA,
+    KUEUE_TOO_LARGE,
+    KUEUE_NO_FLAVOR,
+    KUEUE_NO_TOPOLOGY,
     KUEUE_NO_QUEUE,
+    KUEUE_STOPPED,
+    KUEUE_CHECKS,
+    KUEUE_EVICTED,
+    KUEUE_HELD,
+    KUEUE_AWAY,
     KUEUE_NOT_SEEN,
     KUEUE_WAITS,
     GATED,
     GANG_PENDING,
     GANG_MISSING,
 )
+_OF_KUEUE = {
+    Reason.QUEUE_NO_QUOTA: KUEUE_QUOTA,
+    Reason.QUEUE_TOO_SMALL: KUEUE_TOO_LARGE,
+    Reason.QUEUE_NO_FLAVOR: KUEUE_NO_FLAVOR,
+    Reason.QUEUE_NO_TOPOLOGY: KUEUE_NO_TOPOLOGY,
+    Reason.QUEUE_MISSING: KUEUE_NO_QUEUE,
+    Reason.QUEUE_STOPPED: KUEUE_STOPPED,
+    Reason.QUEUE_CHECKS: KUEUE_CHECKS,
+    Reason.QUEUE_EVICTED: KUEUE_EVICTED,
+    Reason.QUEUE_HELD: KUEUE_HELD,
+    Reason.QUEUE_WAITS: KUEUE_WAITS,
+}
 _KUEUE_SECONDS = 9
 """Kueue makes a Workload within this time."""
 
@@ -124,7 +222,11 @@ def _suspended(seen: Seen) -> Iterator[Finding]:
 
 
 def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
-    values = {"queue": seen.queue}
+    values, waiting = {"queue": seen.queue}, reading.condition(seen.job, "Waiting")
+    if waiting.get("reason") == Reason.QUEUE_UNAVAILABLE:
+        evidence = CauseEvidence("condition Waiting, QueueUnavailable", reading.line_of(waiting.get("message"), 600))
+        yield Finding(KUEUE_AWAY, values, (evidence,))
+        return
     if not seen.workloads:
         unknown = seen.workloads is None or seen.age() < _KUEUE_SECONDS
         label = CauseEvidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and it may not have pods")
@@ -135,22 +237,13 @@ def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
 
 def _waits(workload: Object, values: dict[str, str], pods: tuple[str, ...] = ()) -> Finding:
     """Return why Kueue has not admitted a Workload."""
-    reserved = reading.condition(workload, "QuotaReserved", "False")
-    message = str(reserved.get("message") or "")
-    source = f"Kueue's Workload {reading.name_of(workload)}, {reserved.get('reason') or 'no condition yet'}"
-    evidence = (CauseEvidence(source, reading.line_of(message, 600)),)
-    cause = _of_kueue(message)
+    found = Workload.from_api(workload)
+    source = f"Kueue's Workload {reading.name_of(workload)}, {found.reason or 'no condition yet'}"
+    evidence = (CauseEvidence(source, reading.line_of(found.message or found.waits_for, 600)),)
+    cause = _OF_KUEUE.get(found.waits_for, KUEUE_WAITS)
     if pods and cause is KUEUE_NO_QUEUE:  # its remedy is for a queue of the job
         cause = KUEUE_WAITS
     return Finding(cause, {**values, "workload": reading.name_of(workload)}, evidence, pods)
-
-
-def _of_kueue(message: str) -> Cause:
-    if "insufficient" in message and "quota" in message:
-        return KUEUE_QUOTA
-    if "doesn't exist" in message or "does not exist" in message or "inactive" in message:
-        return KUEUE_NO_QUEUE
-    return KUEUE_WAITS
 
 
 def _gated(seen: Seen) -> Iterator[Finding]:
