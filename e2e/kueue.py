@@ -46,7 +46,7 @@ def kueue(client: Kubectl, directory: Path) -> Iterator[KueueProcess]:
     """Kueue's manager, which leaves the Workloads of PyTorchJobs to their operator; its definitions are gone after."""
     gateway = docker("network", "inspect", "kind", "--format", "{{range .IPAM.Config}}{{.Gateway}} {{end}}")
     address = next(each for each in gateway.split() if ":" not in each)
-    process = KueueProcess(Cluster(client), directory, ["pod"], external=True, address=address)
+    process = KueueProcess(Cluster(client), directory, ["pod"], external=True, address=address, places=True)
     try:
         yield process.wait_ready()
     finally:

@@ -12,6 +12,7 @@ from e2e.elastic import elastic, elastic_job, log, starts, steps, submit, until_
 from e2e.faults import on_kind, restarts
 from e2e.kubectl import Kubectl, until
 from e2e.kueue import kueue, used, watched_pods
+from e2e.screen import Screen
 from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 from tests.apiserver.kueue_process import BUILT, QUEUE, flavor, queue
 
@@ -98,3 +99,36 @@ def test_two_four_two_four_workers_train_as_quota_comes_and_goes(kubectl: Kubect
     assert suspended["status"] == "False"
     reasons = [each["reason"] for each in kubectl.get("events")["items"] if each["involvedObject"]["name"] == "x"]
     assert reasons.count("PyTorchJobQueued") <= 1
+
+
+def test_what_people_see_of_jobs_in_a_queue(kubectl: Kubectl) -> None:
+    """One job trains with a part of its workers, one has no quota yet, one never will, one names no queue."""
+    offer(kubectl, 4)
+    submit(kubectl, queued_job("other", 1))
+    until_step(kubectl, "other", 0, 5)
+    submit(kubectl, queued_job("elastic", 4, elasticPolicy={"minReplicas": 2, "maxReplicas": 4}))
+    until(lambda: sizes(kubectl, "elastic")[-1:] == [3], 180, lambda: kubectl.story("elastic"))
+    submit(kubectl, queued_job("waits", 3))
+    submit(kubectl, queued_job("large", 5))
+    lost = queued_job("lost", 1)
+    lost["metadata"]["labels"] = {LABEL_KUEUE_QUEUE: "nobodys"}
+    submit(kubectl, lost)
+    for job in ("waits", "large", "lost"):
+        until(lambda job=job: "Waiting" in kubectl.conditions(job), 60, lambda: kubectl.story(job))  # type: ignore[misc]
+    until(lambda: waiting_for(kubectl, "lost") == "QueueMissing", 60, lambda: kubectl.story("lost"))
+
+    screen = Screen(kubectl)
+    listed = screen("pytorchjob list")
+    assert "place 1 of " in listed
+    shown = screen("pytorchjob status elastic")
+    assert "1 more worker waits" in shown
+    assert "insufficient unused quota for cpu in flavor default" in shown
+    assert "KueueWaitsForQuota" in screen("pytorchjob doctor waits", check=False)
+    assert "KueueQueueMissing" in screen("pytorchjob doctor lost", check=False)
+    screen.keep("kueue")
+
+
+def waiting_for(kubectl: Kubectl, job: str) -> str:
+    """The reason of the condition Waiting."""
+    conditions = kubectl.job(job).get("status", {}).get("conditions", [])
+    return next((str(each["reason"]) for each in conditions if each["type"] == "Waiting"), "")

@@ -1,8 +1,5 @@
 """The shapes of training-operator v1's examples, with plain python and torchrun: each one reaches Succeeded."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +8,7 @@ import yaml
 
 from e2e.conftest import ROOT, fresh_namespace
 from e2e.kubectl import JOB_LABEL, Kubectl, until
-from tests.readme import Done
-from tests.shell import transcript
+from e2e.screen import Screen
 
 
 @pytest.fixture(scope="module")
@@ -90,31 +86,6 @@ def test_an_example_that_meets_by_etcd_succeeds(by_etcd: Kubectl, job: str, said
     _succeeds(by_etcd, job, said)
 
 
-class Screen:
-    """What a person types for a namespace, and sees."""
-
-    def __init__(self, kubectl: Kubectl) -> None:
-        self._kubectl, self._lines = kubectl, list[str]()
-
-    def __call__(self, command: str, tail: int | None = None) -> str:
-        """Run a command of kubectl or of ours; keep its last lines."""
-        self._lines.append(f"$ {command}")
-        program, *words = command.split()
-        if program == "kubectl":
-            printed = self._kubectl(*words)
-        else:
-            ours = [sys.executable, "-m", *command.split(), "-n", self._kubectl.namespace]
-            env = {**os.environ, "KUBECONFIG": str(self._kubectl.kubeconfig)}
-            printed = subprocess.run(ours, env=env, capture_output=True, text=True, timeout=120, check=True).stdout
-        lines = printed.splitlines()
-        self._lines += lines if tail is None else lines[-tail:]
-        return printed
-
-    def keep(self) -> None:
-        done = Done(0, "\n".join(self._lines))
-        transcript.keep("v1", done, ROOT, {self._kubectl.namespace: "NAMESPACE"})
-
-
 @pytest.mark.long
 def test_jobs_of_v1_in_a_labelled_namespace_outlive_a_pod(operator: Kubectl) -> None:
     """Their files say nothing of the agent."""
@@ -124,7 +95,7 @@ def test_jobs_of_v1_in_a_labelled_namespace_outlive_a_pod(operator: Kubectl) -> 
         _outlives(kubectl, screen, stays="mnist-gloo-master-0", goes="mnist-gloo-worker-0")
         _outlives(kubectl, screen, stays="mnist-torchrun-worker-0", goes="mnist-torchrun-master-0")
         _outlives(kubectl, screen, stays="mnist-elastic-worker-0", goes="mnist-elastic-worker-1")
-        screen.keep()
+        screen.keep("v1")
 
 
 def _outlives(kubectl: Kubectl, screen: Screen, stays: str, goes: str) -> None:

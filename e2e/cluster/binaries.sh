@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|tests|kueue|cosign|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
+# usage: binaries.sh [apiserver|tests|kueue|gangs|cosign|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
 #                    tests: all that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers
 #                    need in it; prometheus: what reads dashboards and alerts; node: what a node image is made from;
 #                    registry: where tests push to; kueue: what the tests with a real Kueue need, some minutes;
+#                    gangs: Kubernetes with gangs of its own, and scheduler-plugins' scheduler, ten minutes;
 #                    cosign: what the test with real signatures needs, ten minutes)
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -26,8 +27,8 @@ build() { # module folder, name of the program, package, linker flags
         echo "binaries: building $name"
         SECONDS=0
         cd "$tools/$module"
-        CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$BIN/.$name.new" "$package"
-        mv "$BIN/.$name.new" "$BIN/$name"
+        CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$BIN/$name.new" "$package"
+        mv "$BIN/$name.new" "$BIN/$name"
         echo "$stamp" >"$BIN/.stamps/$name"
         echo "binaries: $name built in $SECONDS s"
     ) 9>"$BIN/.stamps/$name.lock"
@@ -69,6 +70,18 @@ podgroups() {
         echo "$stamp" >"$at/.stamp"
         echo "binaries: the gang schedulers' resources made in $SECONDS s"
     ) 9>"$BIN/.stamps/podgroups.lock"
+}
+
+# Kubernetes 1.37 beside the default version: the first one with gangs of its own.
+gangs() {
+    local name at=k8s.io/component-base/version programs=sigs.k8s.io/scheduler-plugins
+    mkdir -p "$BIN/1.37" "$BIN/.stamps/1.37"
+    for name in kube-apiserver kube-controller-manager kube-scheduler; do
+        build kubernetes-1.37 "1.37/$name" "k8s.io/kubernetes/cmd/$name" \
+            "-X $at.gitVersion=$(version_of kubernetes-1.37 k8s.io/kubernetes) -X $at.gitMajor=1 -X $at.gitMinor=37 -X $at.gitTreeState=clean"
+    done
+    for name in etcd kubectl kwok; do ln -sf "../$name" "$BIN/1.37/$name"; done
+    build scheduler-plugins scheduler-plugins $programs/cmd/scheduler
 }
 
 # Its manager, and its manifests as it publishes them.
@@ -139,8 +152,9 @@ helm) helm ;;
 metrics) metrics ;;
 prometheus) prometheus ;;
 kueue) kueue ;;
+gangs) apiserver && gangs ;;
 cosign) cosign ;;
 registry) registry ;;
 all) apiserver && clients && metrics && node && registry ;;
-*) fail "unknown group '$1': use apiserver, tests, kueue, cosign, clients, metrics, prometheus, node, registry or all" ;;
+*) fail "unknown group '$1': use apiserver, tests, kueue, gangs, cosign, clients, metrics, prometheus, node, registry or all" ;;
 esac

@@ -1,7 +1,7 @@
 # The cluster: a real Kubernetes on this machine. Each target is one script of e2e/cluster; docs/cluster.md says what they do.
 
 ##@ Cluster
-.PHONY: binaries binaries-tests binaries-apiserver binaries-kueue binaries-cosign node-image images cluster load-images cluster-down cluster-clean
+.PHONY: binaries binaries-tests binaries-apiserver binaries-kueue binaries-gangs binaries-cosign node-image images cluster load-images cluster-down cluster-clean
 
 binaries: ## Build Kubernetes, etcd, CoreDNS, kind, helm and kwok from Go modules into the cache
 	@e2e/cluster/binaries.sh all
@@ -14,6 +14,9 @@ binaries-apiserver: ## Only what the API-server tests and benchmarks need
 
 binaries-kueue: ## Build Kueue for the tests that need a real one (`make test-long` does)
 	@e2e/cluster/binaries.sh kueue
+
+binaries-gangs: ## Build Kubernetes 1.37 and scheduler-plugins for the tests of gangs (`make test-long` does)
+	@e2e/cluster/binaries.sh gangs
 
 binaries-cosign: ## Build cosign for the test with real signatures (`make test-long` does)
 	@e2e/cluster/binaries.sh cosign

@@ -39,7 +39,10 @@ ANNOTATION_ROTATED = f"{_PREFIX}/rotated"
 """On the coordinator's Secret: the operator may change it, because it made it."""
 
 VOLCANO = "volcano"
-"""The scheduler with its own kind of PodGroup; every other name counts as scheduler-plugins (v1)."""
+NATIVE = "native"
+"""Schedulers with kinds of PodGroups of their own; `native` is Kubernetes itself. Every other name counts as
+scheduler-plugins (v1).
+"""
 ANNOTATION_VOLCANO_GROUP = "scheduling.k8s.io/group-name"
 ANNOTATION_VOLCANO_TASK = "volcano.sh/task-spec"
 LABEL_POD_GROUP = "scheduling.x-k8s.io/pod-group"
@@ -77,6 +80,7 @@ class ChildKind(StrEnum):
     NETWORK_POLICY = "NetworkPolicy"
     VOLCANO_POD_GROUP = "PodGroup.scheduling.volcano.sh"
     POD_GROUP = "PodGroup.scheduling.x-k8s.io"
+    NATIVE_POD_GROUP = "PodGroup.scheduling.k8s.io"
     WORKLOAD = "Workload.kueue.x-k8s.io"
 
     @property

@@ -106,6 +106,8 @@ class Pod:
     tolerations: tuple[Toleration, ...] = ()
     threat: str = ""
     """Why it may be lost soon, by its own status: a clause without a subject; empty if nothing is known."""
+    grouped: bool = False
+    """Whether it is in a group of Kubernetes' own gang scheduling (`spec.schedulingGroup`)."""
     reserve_for: str = ""
     """The pod for which this reserve pod keeps a place; empty for every other pod."""
 
@@ -147,6 +149,7 @@ class Pod:
             addresses=_addresses(status),
             tolerations=read_tolerations(obj.get("spec") or {}),
             threat="" if lost or phase is PodPhase.SUCCEEDED else find_threat(status),
+            grouped=bool((obj.get("spec") or {}).get("schedulingGroup")),
             reserve_for=_reserve_for(meta["name"], labels),
         )
 
@@ -336,9 +339,9 @@ def _ready(conditions: Any) -> dict[str, Any] | None:
 
 
 def _unschedulable(conditions: Any) -> PodProblem | None:
-    """Return Volcano's newest report that a gang does not fit; it writes conditions in no certain order."""
-    reported = ("Unschedulable", "True")
-    found = [condition for condition in conditions if (condition.get("type"), condition.get("status")) == reported]
+    """Return a scheduler's newest report that a gang does not fit; Volcano writes conditions in no certain order."""
+    reported = {("Unschedulable", "True"), ("PodGroupInitiallyScheduled", "False")}
+    found = [condition for condition in conditions if (condition.get("type"), condition.get("status")) in reported]
     if not found:
         return None
     last = max(found, key=lambda condition: str(condition.get("lastTransitionTime") or ""))

@@ -60,8 +60,9 @@ class Settings:
     gang_scheduler: str = field(
         default="",
         metadata={
-            "help": "Gang scheduler, which places all pods of a job or none: volcano, or the name of a scheduler with"
-            " scheduler-plugins; empty or none: no gang scheduling, unless a job names a scheduler"
+            "help": "Gang scheduler, which places all pods of a job or none: volcano, native (Kubernetes itself),"
+            " or the name of a scheduler with scheduler-plugins; empty or none: no gang scheduling, unless a job names"
+            " a scheduler"
         },
     )
     kueue: bool = field(

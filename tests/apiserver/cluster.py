@@ -43,13 +43,22 @@ class ControlPlaneError(Exception):
 class ControlPlane:
     """Starts the programs in `start`, ends them in `stop`; what they log is in `directory`.
 
-    `options` are more of kube-apiserver's, from the first start.
+    `options` are more of kube-apiserver's, from the first start; `gates` the feature gates of all programs.
     """
 
-    def __init__(self, directory: Path, binaries: Path = BIN, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Path = BIN,
+        options: Sequence[str] = (),
+        gates: str = "",
+        controllers: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self.binaries = binaries
         self.options = options
+        self.gates = (f"--feature-gates={gates}",) if gates else ()
+        self._controllers = (*_CONTROLLERS, *controllers)
         self.token = secrets.token_hex(16)
         self.url = f"https://127.0.0.1:{free_port()}"
         self.kubeconfig = directory / "kubeconfig"
@@ -124,6 +133,7 @@ class ControlPlane:
             f"--audit-policy-file={self.directory / 'audit-policy.json'}",
             f"--audit-log-path={self.audit_log}",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            *self.gates,
             *options,
         )
         self._wait("kube-apiserver", lambda: self.kubectl("get", "--raw", "/readyz").returncode == 0)
@@ -227,7 +237,8 @@ class ControlPlane:
         self.start_program(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
-            f"--controllers={','.join(_CONTROLLERS)}",
+            f"--controllers={','.join(self._controllers)}",
+            *self.gates,
             "--leader-elect=false",
             "--secure-port=0",
             "--use-service-account-credentials=false",

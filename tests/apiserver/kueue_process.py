@@ -4,6 +4,7 @@ It runs from its own manifests. One thing more is made up for: the Service of it
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -40,15 +41,20 @@ _WORKLOADS = "workloads.kueue.x-k8s.io"
 _NAMESPACE = "kueue-system"
 _SECRET = "kueue-webhook-server-cert"
 _SERVICE = "kueue-webhook-service"
+_PLACES = "kueue-visibility-server"
+_PLACES_FOLDER = Path("/visibility")
+"""Where it writes the certificate of the server that tells places in queues; the path cannot be chosen."""
 _CONFIGURATION = "kueue-manager-config"
 _INSTALLED = ("Namespace", "CustomResourceDefinition", "Secret")
+_AGGREGATED = "APIService"
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 class KueueProcess(WebhookProcess):
     """Kueue's manager, with these frameworks; `external`: it leaves PyTorchJobs' Workloads to their operator.
 
-    `address`: of this machine, as the API server reaches it.
+    `address`: of this machine, as the API server reaches it. `places`: it serves places in queues, which needs an API
+    server with a front proxy, and root.
     """
 
     def __init__(
@@ -58,8 +64,11 @@ class KueueProcess(WebhookProcess):
         frameworks: Sequence[str],
         external: bool = False,
         address: str = "127.0.0.1",
+        places: bool = False,
     ) -> None:
         self._external, self._address = external, address
+        self._places_port = free_port() if places else None
+        self._made_folder = places and not _PLACES_FOLDER.exists()
         self._port = free_port()
         self._certificates = directory / "kueue-certificates"
         self._certificates.mkdir()
@@ -70,8 +79,10 @@ class KueueProcess(WebhookProcess):
 
     def remove(self) -> None:
         """Remove what it has installed, its webhooks first, so that nothing waits for it."""
+        if self._made_folder:
+            shutil.rmtree(_PLACES_FOLDER)
         objects = [found for found in yaml.load_all(MANIFESTS.read_bytes(), yaml.CSafeLoader) if found]
-        for kinds in (_WEBHOOKS, _INSTALLED):
+        for kinds in ((*_WEBHOOKS, _AGGREGATED), _INSTALLED):
             listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*_of_kinds(objects, kinds)]})
             done = self._plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=listed)
             assert done.returncode == 0, done.stderr
@@ -81,7 +92,12 @@ class KueueProcess(WebhookProcess):
         given = next(found for found in objects if found["metadata"]["name"] == _CONFIGURATION)
         self._settings.write_text(yaml.safe_dump(self._configuration(given, frameworks)))
         _lead_to(objects, self._port)
-        self._apply(*_of_kinds(objects, _INSTALLED), _service(self._address))
+        self._apply(*_of_kinds(objects, _INSTALLED), _service(_SERVICE, self._address))
+        if self._places_port is not None:
+            served = [*_of_kinds(objects, (_AGGREGATED,))]
+            for each in served:
+                each["spec"]["service"]["port"] = self._places_port
+            self._apply(*served, _service(_PLACES, self._address))
         self._apply(*_of_kinds(objects, _WEBHOOKS))
 
     def _configuration(self, given: Object, frameworks: list[str]) -> Object:
@@ -93,7 +109,8 @@ class KueueProcess(WebhookProcess):
             "metrics": {"bindAddress": "0"},
             "webhook": {"host": self._address, "port": self._port, "certDir": str(self._certificates)},
             "leaderElection": {"leaderElect": False},
-            "featureGates": {"VisibilityOnDemand": False},
+            "featureGates": {"VisibilityOnDemand": self._places_port is not None},
+            **({"visibilityServer": {"bindPort": self._places_port}} if self._places_port is not None else {}),
             "integrations": {
                 "frameworks": frameworks,
                 **({"externalFrameworks": ["PyTorchJob.v1.kubeflow.org"]} if self._external else {}),
@@ -155,9 +172,9 @@ def _kueue(kind: str, metadata: Object, **rest: Any) -> Object:
     return {"apiVersion": f"{PREFIX}v1beta2", "kind": kind, "metadata": metadata, **rest}
 
 
-def _service(address: str) -> Object:
-    """The API server asks its webhooks here; the certificate is for the name of the Service."""
-    metadata = {"name": _SERVICE, "namespace": _NAMESPACE}
+def _service(name: str, address: str) -> Object:
+    """The API server asks here; the certificate of the webhooks is for the name of their Service."""
+    metadata = {"name": name, "namespace": _NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Service",

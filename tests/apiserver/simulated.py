@@ -3,6 +3,7 @@
 A pod whose template carries the annotation `test/exits-with: "<code>"` ends with that code as soon as it runs.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ def start_nodes(plane: ControlPlane, count: int = 4) -> None:
     if missing:
         raise ControlPlaneError(f"{', '.join(missing)} not found in {plane.binaries}: run `make binaries` first")
     kubeconfig = f"--kubeconfig={plane.kubeconfig}"
-    plane.start_program("kube-scheduler", kubeconfig, "--leader-elect=false", "--secure-port=0", *_QUICK)
+    scheduler = (kubeconfig, "--leader-elect=false", "--secure-port=0", *_QUICK, *plane.gates)
+    plane.start_program("kube-scheduler", *scheduler)
     plane.start_program(
         "kwok",
         kubeconfig,
@@ -29,10 +31,15 @@ def start_nodes(plane: ControlPlane, count: int = 4) -> None:
         f"--manage-nodes-with-annotation-selector={_MARK}=fake",
         "--server-address=127.0.0.1:0",
     )
-    made = plane.apply(*(_node(index) for index in range(count)))
+    add_nodes(plane, range(count))
+
+
+def add_nodes(plane: ControlPlane, numbers: Sequence[int]) -> None:
+    """Make the nodes with these numbers, and wait until all nodes are ready."""
+    made = plane.apply(*map(_node, numbers))
     if made.returncode:
         raise ControlPlaneError(f"nodes: {made.stderr}")
-    until(lambda: _ready(plane) >= count)
+    until(lambda: _ready(plane) >= numbers[-1] + 1)
 
 
 _QUICK = ("--kube-api-qps=1000", "--kube-api-burst=1000")

@@ -154,7 +154,7 @@ TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 _LONG_TRACKS = ((CLUSTER, APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Beside jobs that start again and again, the agents of a cluster are not heard in time."""
 _LONG_COMMANDS = {
-    APISERVER.name: (_make("binaries-kueue"), _make("binaries-cosign")),
+    APISERVER.name: (_make("binaries-kueue"), _make("binaries-gangs"), _make("binaries-cosign")),
     TORCH.name: (_make("libraries"),),
 }
 """Programs and packages that only long tests need."""

@@ -74,7 +74,7 @@ def test_long_tests_run_apart() -> None:
 @pytest.mark.parametrize(
     ("kind", "always", "long"),
     [
-        ("apiserver", {"binaries-tests"}, {"binaries-tests", "binaries-kueue", "binaries-cosign"}),
+        ("apiserver", {"binaries-tests"}, {"binaries-tests", "binaries-kueue", "binaries-gangs", "binaries-cosign"}),
         ("torch", set(), {"libraries"}),
     ],
 )

@@ -1,5 +1,6 @@
 """Gang scheduling: which scheduler places the pods, when they may be created, and what is reported meanwhile."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pytorchjob_operator.plan import Plan, gang, make_plan, podgroup
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, Event, UpdateChild
 from tests.factories import at, condition, make_child, make_job, make_service, make_template, pods, written
 
-VOLCANO, PLUGINS = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP
+VOLCANO, PLUGINS, NATIVE = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP, ChildKind.NATIVE_POD_GROUP
 SUSPENDED = JobStatus(conditions=(condition(ConditionType.SUSPENDED),))
 ENDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
 
@@ -68,6 +69,7 @@ def test_who_places_the_pods(cluster: str, job: str | None, expected: str) -> No
 BOTH = ["+x-master-0", "+x-worker-0"]
 TOO_OLD = make_child(VOLCANO, spec_hash="old", phase="Running")
 FOR_PLUGINS = gang_job("batch")
+FOR_NATIVE = gang_job("native")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,8 @@ FOR_PLUGINS = gang_job("batch")
         pytest.param(FOR_PLUGINS, (), [f"+{PLUGINS}"], id="scheduler-plugins: the PodGroup is made first"),
         pytest.param(FOR_PLUGINS, (group(PLUGINS, "", FOR_PLUGINS),), BOTH, id="its scheduler takes pods as they come"),
         pytest.param(FOR_PLUGINS, (group(),), [f"-{VOLCANO}", f"+{PLUGINS}"], id="another scheduler"),
+        pytest.param(FOR_NATIVE, (), [f"+{NATIVE}"], id="Kubernetes itself: the PodGroup is made first"),
+        pytest.param(FOR_NATIVE, (group(NATIVE, "", FOR_NATIVE),), BOTH, id="it takes pods as they come"),
         pytest.param(gang_job("none"), (group(),), [f"-{VOLCANO}", *BOTH], id="switched off"),
         pytest.param(gang_job(suspend=True, status=SUSPENDED), (group(),), ["-Service", f"-{VOLCANO}"], id="suspended"),
         pytest.param(gang_job(status=ENDED), (group(),), [f"-{VOLCANO}"], id="at the end it is given back"),
@@ -136,6 +140,60 @@ def test_what_the_job_waits_for(
     plan = plan_for(gang_job(), *children, unserved=unserved)
     assert waiting(plan) == expected
     assert any(isinstance(write, CreatePod) for write in plan.writes) is (children == (group(),))
+
+
+def pod_bodies(job: PyTorchJob, *children: Child) -> list[dict[str, Any]]:
+    return [dict(write.body) for write in plan_for(job, *children).writes if isinstance(write, CreatePod)]
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        pytest.param({}, (None, None), id="nothing said"),
+        pytest.param({"priorityClassName": "low", "schedulerName": "mine"}, ("low", "mine"), id="the template's own"),
+    ],
+)
+def test_the_pods_of_kubernetes_own_gang(template: dict[str, Any], expected: tuple[str | None, str | None]) -> None:
+    job = gang_job("native", template=make_template(**template))
+    for body in pod_bodies(job, group(NATIVE, "", job)):
+        spec = body["spec"]
+        assert spec["schedulingGroup"] == {"podGroupName": "x"}
+        assert (spec.get("priorityClassName"), spec.get("schedulerName")) == expected
+
+
+UNSCHEDULABLE = PodProblem("Unschedulable", "0/63 nodes are available: 1 pod of the gang does not fit")
+MASTER, WORKER = pods("Pending", "Pending")
+
+
+@pytest.mark.parametrize(
+    ("seen", "problem", "reason", "made"),
+    [
+        pytest.param((), None, None, BOTH, id="no pod yet"),
+        pytest.param((replace(MASTER, grouped=True),), None, None, BOTH[1:], id="in its group"),
+        pytest.param((MASTER,), None, "GangSchedulerUnavailable", [], id="the API server has dropped the field"),
+        pytest.param((replace(MASTER, node="n"),), None, None, BOTH[1:], id="a pod from before runs"),
+        pytest.param(
+            (replace(MASTER, grouped=True), replace(WORKER, grouped=True)),
+            UNSCHEDULABLE,
+            "PodGroupUnschedulable",
+            [],
+            id="the gang does not fit",
+        ),
+        pytest.param(
+            (replace(MASTER, grouped=True, node="n"), replace(WORKER, grouped=True)),
+            UNSCHEDULABLE,
+            None,
+            [],
+            id="it fitted once",
+        ),
+    ],
+)
+def test_what_a_job_of_kubernetes_own_gang_waits_for(
+    seen: tuple[Pod, ...], problem: PodProblem | None, reason: str | None, made: list[str]
+) -> None:
+    plan = plan_for(FOR_NATIVE, group(NATIVE, "", FOR_NATIVE, problem=problem), seen=seen)
+    assert waiting(plan) == reason
+    assert written(plan) == made
 
 
 NOT_QUEUED = "PodGroup x is not in volcano's queue yet (phase: Pending)"

@@ -10,7 +10,7 @@ from pytorchjob_operator.plan import owner, quantity
 from pytorchjob_operator.plan.podgroup import build_pod_group, min_member, min_resources
 from tests.factories import full_job, make_template
 
-VOLCANO, PLUGINS = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP
+VOLCANO, PLUGINS, NATIVE = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP, ChildKind.NATIVE_POD_GROUP
 ELASTIC = {"minReplicas": 2, "maxReplicas": 8}
 
 
@@ -108,6 +108,29 @@ def test_each_scheduler_is_told_what_it_understands(
 ) -> None:
     spec = build_pod_group(full_job(runPolicy=given), kind)["spec"]
     assert spec == {"minMember": 2, "minResources": {}, **expected}
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        pytest.param({}, {"disruptionMode": {"all": {}}}, id="as it comes"),
+        pytest.param({"runPolicy": ALL}, {"disruptionMode": {"all": {}}, "priorityClassName": "high"}, id="a priority"),
+        pytest.param(
+            {"template": make_template(priorityClassName="low")},
+            {"disruptionMode": {"all": {}}, "priorityClassName": "low"},
+            id="the priority of all templates",
+        ),
+        pytest.param(
+            {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 4}, "workers": 4},
+            {"disruptionMode": {"single": {}}},
+            id="an elastic job may lose single pods",
+        ),
+    ],
+)
+def test_kubernetes_own_group(case: dict[str, Any], expected: dict[str, Any]) -> None:
+    body = build_pod_group(full_job(**case), NATIVE)
+    assert (body["apiVersion"], body["kind"]) == ("scheduling.k8s.io/v1beta1", "PodGroup")
+    assert body["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}, **expected}
 
 
 def test_it_is_the_jobs_own_with_the_jobs_annotations() -> None:

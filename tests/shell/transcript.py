@@ -83,6 +83,14 @@ PAGES = (
         commands=list,
         masked="NAMESPACE is a namespace of the test.",
     ),
+    Page(
+        name="kueue",
+        title="Jobs in a queue of Kueue, as the command line shows them",
+        what="[four jobs of real training](../../e2e/test_kueue.py) in a queue with quota for four pods, beside the real Kueue",
+        test="e2e/test_kueue.py::test_what_people_see_of_jobs_in_a_queue",
+        commands=list,
+        masked="NAMESPACE is a namespace of the test.",
+    ),
 )
 
 

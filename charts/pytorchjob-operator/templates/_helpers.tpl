@@ -112,7 +112,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [get, list, watch, create, update, delete]
 {{- end }}
 {{- if .Values.gangScheduling.enabled }}
-- apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io]
+- apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io, scheduling.k8s.io]
   resources: [podgroups]
   verbs: [get, list, watch, create, update, delete]
 {{- end }}

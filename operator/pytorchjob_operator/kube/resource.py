@@ -33,6 +33,7 @@ CHILDREN = {
     ChildKind.NETWORK_POLICY: Resource("networking.k8s.io", "v1", "networkpolicies"),
     ChildKind.VOLCANO_POD_GROUP: Resource("scheduling.volcano.sh", "v1beta1", "podgroups"),
     ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
+    ChildKind.NATIVE_POD_GROUP: Resource("scheduling.k8s.io", "v1beta1", "podgroups"),
     ChildKind.WORKLOAD: Resource("kueue.x-k8s.io", "v1beta2", "workloads"),
 }
 """The resource of each kind of child."""

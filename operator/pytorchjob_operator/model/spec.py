@@ -134,8 +134,8 @@ class SchedulingPolicy(Model):
 
     gang_scheduler: Short | None = Field(
         default=None,
-        description="Scheduler that places all of the job's pods or none of them: volcano, the name of another"
-        " scheduler with the coscheduling of scheduler-plugins, or none. Unset: the operator's settings.",
+        description="Scheduler that places all of the job's pods or none of them: volcano, native, the name of"
+        " another one with scheduler-plugins' coscheduling, or none. Unset: the operator's settings.",
     )
     min_available: Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"format": "int32"})] | None = Field(
         default=None,

@@ -1,5 +1,7 @@
 """The content of a PodGroup: how many of the job's pods must start together, and their resources.
 
+Source of Kubernetes' own: `pkg/apis/scheduling/types.go` of Kubernetes 1.37.
+
 An elastic job needs its minimum of workers and its Master; v1 required all workers and ignored `minReplicas` here.
 `gang` decides which job has a PodGroup.
 """
@@ -16,6 +18,7 @@ from pytorchjob_operator.plan import children, quantity, replicas
 API_VERSIONS = {
     ChildKind.VOLCANO_POD_GROUP: "scheduling.volcano.sh/v1beta1",
     ChildKind.POD_GROUP: "scheduling.x-k8s.io/v1alpha1",
+    ChildKind.NATIVE_POD_GROUP: "scheduling.k8s.io/v1beta1",
 }
 
 
@@ -24,6 +27,14 @@ def build_pod_group(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
 
     Without a queue in the job it has no queue: `gang` gives a new PodGroup the default.
     """
+    spec = _native(job) if kind is ChildKind.NATIVE_POD_GROUP else _of_scheduler(job, kind)
+    body = children.build_child(job, API_VERSIONS[kind], kind.kind, spec)
+    given = {key: text for key, text in job.metadata.annotations.items() if key != names.ANNOTATION_LAST_APPLIED}
+    body["metadata"]["annotations"] = {**given, **body["metadata"]["annotations"]}
+    return body
+
+
+def _of_scheduler(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
     policy = job.spec.run_policy.scheduling_policy or SchedulingPolicy()
     spec: dict[str, Any] = {"minMember": min_member(job), "minResources": min_resources(job)}
     if kind is ChildKind.VOLCANO_POD_GROUP:
@@ -31,10 +42,27 @@ def build_pod_group(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
         spec |= {"queue": policy.queue} if policy.queue else {}
     elif policy.schedule_timeout_seconds is not None:
         spec |= {"scheduleTimeoutSeconds": policy.schedule_timeout_seconds}
-    body = children.build_child(job, API_VERSIONS[kind], kind.kind, spec)
-    given = {key: text for key, text in job.metadata.annotations.items() if key != names.ANNOTATION_LAST_APPLIED}
-    body["metadata"]["annotations"] = {**given, **body["metadata"]["annotations"]}
-    return body
+    return spec
+
+
+def _native(job: PyTorchJob) -> dict[str, Any]:
+    """Kubernetes may preempt single pods of an elastic job; the others of a job of fixed size could not go on."""
+    priority = priority_class(job)
+    return {
+        "schedulingPolicy": {"gang": {"minCount": min_member(job)}},
+        "disruptionMode": {"all" if job.spec.elastic_policy is None else "single": {}},
+        **({"priorityClassName": priority} if priority else {}),
+    }
+
+
+def priority_class(job: PyTorchJob) -> str:
+    """Return the class of priority of the whole group: the policy's, or the one of all templates; empty: none."""
+    policy = job.spec.run_policy.scheduling_policy
+    if policy is not None and policy.priority_class:
+        return policy.priority_class
+    templates = [spec.template.get("spec") or {} for _, spec in job.spec.pytorch_replica_specs.items()]
+    found = {str(each.get("priorityClassName") or "") for each in templates}
+    return next(iter(found)) if len(found) == 1 else ""
 
 
 def min_member(job: PyTorchJob) -> int:
