@@ -113,8 +113,7 @@ def test_what_people_see_of_jobs_in_a_queue(kubectl: Kubectl) -> None:
     lost = queued_job("lost", 1)
     lost["metadata"]["labels"] = {LABEL_KUEUE_QUEUE: "nobodys"}
     submit(kubectl, lost)
-    for job in ("waits", "large", "lost"):
-        until(lambda job=job: "Waiting" in kubectl.conditions(job), 60, lambda: kubectl.story(job))  # type: ignore[misc]
+    until(lambda: all(waiting_for(kubectl, job) for job in ("waits", "large")), 60, lambda: kubectl.story("waits"))
     until(lambda: waiting_for(kubectl, "lost") == "QueueMissing", 60, lambda: kubectl.story("lost"))
 
     screen = Screen(kubectl)

@@ -86,7 +86,7 @@ PAGES = (
     Page(
         name="kueue",
         title="Jobs in a queue of Kueue, as the command line shows them",
-        what="[four jobs of real training](../../e2e/test_kueue.py) in a queue with quota for four pods, beside the real Kueue",
+        what="[real training](../../e2e/test_kueue.py) in a queue of the real Kueue that has quota for four pods",
         test="e2e/test_kueue.py::test_what_people_see_of_jobs_in_a_queue",
         commands=list,
         masked="NAMESPACE is a namespace of the test.",
