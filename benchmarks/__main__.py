@@ -17,6 +17,7 @@ from benchmarks import (
     memory,
     ports,
     progress,
+    queues,
     rendezvous,
     saves,
     start,
@@ -133,6 +134,15 @@ def ports_(repeat: int, write: bool) -> None:
 def progress_(repeat: int, write: bool) -> None:
     """What a script's own calls cost, and the agent's check of its workers."""
     _show([progress.measure(repeat)], write)
+
+
+@cli.command(name="queues")
+@click.option("--jobs", "count", default=1000, show_default=True)
+@click.option("--admitted", default=100, show_default=True)
+@click.option("--write", is_flag=True)
+def queues_(count: int, admitted: int, write: bool) -> None:
+    """Jobs that wait in a queue of Kueue, with Workloads of the operator's own and with Kueue's integration."""
+    _show([queues.measure(count, admitted)], write)
 
 
 @cli.command(name="start")

@@ -49,9 +49,9 @@ class Cluster:
         return name
 
     @asynccontextmanager
-    async def operator(self) -> AsyncIterator[OperatorProcess]:
-        """A fresh operator with its defaults, ready and leading."""
-        operator = OperatorProcess(self.plane, self.directory)
+    async def operator(self, **env: str) -> AsyncIterator[OperatorProcess]:
+        """A fresh operator, ready and leading, with its defaults and these variables."""
+        operator = OperatorProcess(self.plane, self.directory, **env)
         try:
             await asyncio.to_thread(operator.wait_ready)
             yield operator

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import fresh_namespace, install
+from e2e.conftest import ROOT, fresh_namespace, install
 from e2e.elastic import elastic, elastic_job, log, starts, steps, submit, until_step
 from e2e.faults import on_kind, restarts
 from e2e.kubectl import Kubectl, until
@@ -131,3 +131,13 @@ def waiting_for(kubectl: Kubectl, job: str) -> str:
     """The reason of the condition Waiting."""
     conditions = kubectl.job(job).get("status", {}).get("conditions", [])
     return next((str(each["reason"]) for each in conditions if each["type"] == "Waiting"), "")
+
+
+def test_the_example_trains_with_what_its_queue_has(kubectl: Kubectl) -> None:
+    folder = ROOT / "examples" / "queue"
+    kubectl("apply", "-f", str(folder / "queue.yaml"))
+    kubectl("apply", "-f", str(folder / "pytorchjob.yaml"))
+    until(lambda: elastic(kubectl, "queued").get("members") == 2, 180, lambda: kubectl.story("queued"))
+    more = (folder / "queue.yaml").read_text().replace("500m", "750m")
+    kubectl("apply", "-f", "-", stdin=more)
+    assert "Succeeded" in kubectl.finish("queued")

@@ -28,7 +28,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 def documented(name: str, total: int = 3, priority: str = "", **annotations: str) -> Object:
-    """The metadata of docs/scheduling.md for the templates of a job."""
+    """The metadata of docs/kueue.md for the templates of a job."""
     return {
         "labels": {
             LABEL_KUEUE_QUEUE: kueue.QUEUE,

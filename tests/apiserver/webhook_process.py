@@ -52,6 +52,11 @@ class WebhookProcess:
         self._process = start([program, *options], self.log_file, env)
 
     @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 

@@ -169,9 +169,7 @@ CASES = {
         after=lambda world: variables(world)["PYTORCHJOB_ACCELERATORS"] == "example.com/npu"
     ),
     "docs/scheduling.md: Gangs: all pods or none": Case(after=lambda world: "volcano" in variables(world).values()),
-    "docs/scheduling.md: Workloads of the operator's own": Case(
-        after=lambda world: variables(world)["PYTORCHJOB_KUEUE"] == "true"
-    ),
+    "docs/kueue.md: Set it up": Case(after=lambda world: variables(world)["PYTORCHJOB_KUEUE"] == "true"),
     f"{INSTALLING}: Before you begin: is training-operator v1 installed?": Case(v1_is_installed, "training-operator"),
     f"{INSTALLING}: Helm": Case(nothing_installed, "is installed in namespace pytorchjob-system", its_image_is_named),
     f"{INSTALLING}: Helm (2)": Case(

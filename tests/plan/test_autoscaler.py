@@ -8,7 +8,7 @@ import pytest
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, Observed, PodPhase
+from pytorchjob_operator.observed import Child, Observed, Options, PodPhase
 from pytorchjob_operator.plan import Plan, autoscaler, make_plan, owner
 from tests.factories import at, condition, full_job, make_child, make_job, make_service, workers, written
 
@@ -24,7 +24,7 @@ def elastic(policy: dict[str, Any] | None = None, **case: Any) -> PyTorchJob:
 
 def up_to_date(job: PyTorchJob | None = None) -> Child:
     """The autoscaler as the operator would have written it for this job."""
-    body = autoscaler.wanted(full_job(master=None, workers=2, elasticPolicy=ELASTIC) if job is None else job)
+    body = autoscaler.wanted(full_job(master=None, workers=2, elasticPolicy=ELASTIC) if job is None else job, Options())
     assert body is not None
     return Child.from_api(HPA, {**body, "metadata": {**body["metadata"], "uid": "uid-hpa"}})
 
@@ -37,7 +37,7 @@ def planned(job: PyTorchJob, *children: Child, unserved: dict[ChildKind, str] | 
 
 def test_it_scales_the_job_between_its_bounds_by_the_users_metrics() -> None:
     job = full_job(master=None, workers=2, elasticPolicy=ELASTIC)
-    body = autoscaler.wanted(job)
+    body = autoscaler.wanted(job, Options())
     assert body is not None
     assert (body["apiVersion"], body["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
     assert body["metadata"]["ownerReferences"] == owner.references(job)
@@ -117,9 +117,15 @@ def test_metrics_without_effect_are_told(job: PyTorchJob, unserved: dict[ChildKi
     ],
 )
 def test_why_metrics_have_no_effect(job: PyTorchJob, why: str, message: str) -> None:
-    found = autoscaler.problem(job, {HPA: why})
+    found = autoscaler.problem(job, Options(), {HPA: why})
     assert found is not None
     assert found[1] == f"spec.elasticPolicy.metrics {message}"
+
+
+def test_under_workloads_of_the_operators_own_metrics_scale_a_job_as_ever() -> None:
+    job, options = elastic(meta=QUEUED), Options(kueue=True)
+    assert autoscaler.wanted(job, options) == autoscaler.wanted(elastic(), options)
+    assert autoscaler.problem(job, options, {}) is None
 
 
 def test_a_worker_that_comes_late_to_the_end_is_not_made() -> None:

@@ -157,7 +157,7 @@ EXECUTED = {
     f"{RUNBOOKS}/PyTorchJobProgressStalled.md: How to see it": Executed(CHART, ('kubectl -n "$NS" logs',), PAGES),
     f"{RUNBOOKS}/PyTorchJobRestartLoop.md: How to see it": Executed(CHART),
     "docs/scheduling.md: Gangs: all pods or none": Executed(CHART),
-    "docs/scheduling.md: Workloads of the operator's own": Executed(CHART),
+    "docs/kueue.md: Set it up": Executed(CHART),
     "docs/standalone.md: The command": Executed(TORCH),
     "docs/elastic.md: Warm workers": Executed(TORCH),
     "examples/autoscaling/README.md: Autoscaling (2)": Executed(EXAMPLES),

@@ -74,7 +74,7 @@ def make_plan(seen: Observed) -> Plan:
 
 def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     """Return the optional kinds of children that this job needs."""
-    scales = ChildKind.AUTOSCALER if autoscaler.wanted(job) else None
+    scales = ChildKind.AUTOSCALER if autoscaler.wanted(job, seen.options) else None
     closes = ChildKind.NETWORK_POLICY if network_policy.wanted(job) else None
     queues = ChildKind.WORKLOAD if seen.options.kueue and queue.queue_of(job) else None
     return frozenset(kind for kind in (scales, closes, queues, gang.kind(job, seen.options)) if kind)
@@ -207,7 +207,9 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
         if replica in context.queueing.placements:
             body = context.queueing.placements[replica].into(body)
         yield CreatePod(reserves.placed(body, context.reserves.nodes))
-    yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
+    yield from children.converge(
+        context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job, context.seen.options)
+    )
     for replica, pod, reason in context.reserves.threatened:
         yield reserves.creation(context.job, replica, pod, reason)
 

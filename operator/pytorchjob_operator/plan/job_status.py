@@ -177,7 +177,7 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
     """Set ConfigValid to False while a part of the spec has no effect."""
     unserved = context.seen.unserved
     wrong = (
-        autoscaler.problem(context.job, unserved)
+        autoscaler.problem(context.job, context.seen.options, unserved)
         or network_policy.problem(context.job, unserved)
         or agent_variables.problem(context.job, context.seen.options)
         or absent_agents.problem(context)
