@@ -45,6 +45,7 @@ class ClusterObject(NamedTuple):
 
     kind: ClusterKind
     name: str
+    """Of a PriorityClass also empty: the cluster's default."""
 
 
 class PodPhase(StrEnum):

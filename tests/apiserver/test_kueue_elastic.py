@@ -78,3 +78,15 @@ async def test_a_job_that_has_ended_keeps_no_quota(jobs: Jobs, kubelet: Kubelet)
     await becomes(lambda: jobs.condition("x", "Succeeded"))
     submit(jobs, "next", labels=QUEUE, workers=3, master=0)
     await becomes(lambda: jobs.condition("next", "Running"))
+
+
+async def test_without_a_class_a_job_has_the_priority_of_the_clusters_default(jobs: Jobs) -> None:
+    usual = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "usual"}}
+    assert jobs.plane.apply({**usual, "value": 50, "globalDefault": True}).returncode == 0
+    try:
+        submit(jobs, "x", workers=1, master=0, labels=QUEUE)
+        await becomes(lambda: workload(jobs, "x"))
+        spec = workload(jobs, "x")["spec"]
+        assert (spec["priority"], spec["priorityClassRef"]["name"]) == (50, "usual")
+    finally:
+        jobs.plane.kubectl("delete", "priorityclass", "usual")

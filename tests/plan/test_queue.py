@@ -20,6 +20,7 @@ from tests.factories import at, make_job, make_service, make_template
 QUEUE = {LABEL_KUEUE_QUEUE: "team-a"}
 NEEDED, EXTRA_2, EXTRA_3 = "pytorchjob-x", "pytorchjob-x.worker-2", "pytorchjob-x.worker-3"
 H100 = ClusterObject(ClusterKind.RESOURCE_FLAVOR, "h100")
+DEFAULT_CLASS = ClusterObject(ClusterKind.PRIORITY_CLASS, "")
 FLAVOR = {"spec": {"nodeLabels": {"gpu": "h100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}}
 
 
@@ -38,7 +39,7 @@ class Cluster:
         self.workloads: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, Pod] = {}
         self.bodies: dict[str, dict[str, Any]] = {}
-        self.cluster: dict[ClusterObject, dict[str, Any] | None] = {H100: FLAVOR}
+        self.cluster: dict[ClusterObject, dict[str, Any] | None] = {H100: FLAVOR, DEFAULT_CLASS: None}
         self.unserved: dict[ChildKind, str] = {}
         self.others: dict[str, Child] = {}
         """The Service, and Workloads of Kueue."""
@@ -404,6 +405,16 @@ def test_the_priority_comes_from_its_class(
     found.settle()
     assert found.workloads[NEEDED]["spec"]["priority"] == 1000
     assert found.workloads[NEEDED]["spec"]["priorityClassRef"] == reference
+
+
+def test_without_a_class_the_priority_is_the_clusters_default() -> None:
+    found = Cluster(make_job(workers=1, meta={"labels": QUEUE}))
+    del found.cluster[DEFAULT_CLASS]
+    assert found.plan().cluster == {DEFAULT_CLASS}
+    found.cluster[DEFAULT_CLASS] = {"metadata": {"name": "usual"}, "value": 7}
+    found.settle()
+    assert found.workloads[NEEDED]["spec"]["priority"] == 7
+    assert found.workloads[NEEDED]["spec"]["priorityClassRef"]["name"] == "usual"
 
 
 def test_no_pod_is_created_before_its_flavor_is_known() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.errors import NotFound, RequestRefused
-from pytorchjob_operator.kube.client import ApiClient, Object
+from pytorchjob_operator.kube.client import ApiClient, Object, Scope
 from pytorchjob_operator.kube.resource import CLUSTER_OBJECTS
 from pytorchjob_operator.observed import ClusterObject
 
@@ -38,9 +38,19 @@ class ClusterObjects:
     async def _read_one(self, wanted: ClusterObject, now: datetime) -> None:
         found = None
         try:
-            found = await self._client.get(CLUSTER_OBJECTS[wanted.kind], None, wanted.name)
+            found = await self._find(wanted)
         except NotFound:
             pass
         except RequestRefused as error:
             logger.warning("%s %s cannot be read: %s", wanted.kind, wanted.name, error)
         self._read[wanted] = now, found
+
+    async def _find(self, wanted: ClusterObject) -> Object | None:
+        resource = CLUSTER_OBJECTS[wanted.kind]
+        if wanted.name:
+            return await self._client.get(resource, None, wanted.name)
+        async for page in self._client.list(Scope(resource, None)):
+            for each in page.items:
+                if each.get("globalDefault"):
+                    return each
+        return None

@@ -267,25 +267,29 @@ def _placements(
 
 def _priority(seen: Observed, job: PyTorchJob) -> tuple[Priority | None, frozenset[ClusterObject], PodProblem | None]:
     """Return the priority; what has to be read to know it; why it is unknown. Kueue's order: its own class, the
-    job's, those of the templates.
+    job's, those of the templates, the cluster's default.
     """
     policy = job.spec.run_policy.scheduling_policy
     templates = [spec.template.get("spec") or {} for _, spec in job.spec.pytorch_replica_specs.items()]
     by_pods = [policy and policy.priority_class, *(each.get("priorityClassName") for each in templates)]
     if own := job.metadata.labels.get(_LABEL_PRIORITY):
         group, asked = "kueue.x-k8s.io", ClusterObject(ClusterKind.WORKLOAD_PRIORITY_CLASS, own)
-    elif name := next((str(each) for each in by_pods if each), ""):
-        group, asked = "scheduling.k8s.io", ClusterObject(ClusterKind.PRIORITY_CLASS, name)
     else:
-        return Priority(), frozenset(), None
+        name = next((str(each) for each in by_pods if each), "")
+        group, asked = "scheduling.k8s.io", ClusterObject(ClusterKind.PRIORITY_CLASS, name)
     if asked not in seen.cluster:
         return None, frozenset({asked}), None
     obj = seen.cluster[asked]
+    if obj is None and not asked.name:
+        return Priority(), frozenset(), None
     if obj is None:
         words = f"no pod is created: the {asked.kind} {asked.name} does not exist, or cannot be read"
         return None, frozenset(), PodProblem(Reason.PRIORITY_CLASS_MISSING, words)
     return (
-        Priority(int(obj.get("value") or 0), {"group": group, "kind": asked.kind.value, "name": asked.name}),
+        Priority(
+            int(obj.get("value") or 0),
+            {"group": group, "kind": asked.kind.value, "name": asked.name or obj["metadata"]["name"]},
+        ),
         frozenset(),
         None,
     )
