@@ -4,7 +4,7 @@
 #                    tests: all that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers
 #                    need in it; prometheus: what reads dashboards and alerts; node: what a node image is made from;
 #                    registry: where tests push to; kueue: what the tests with a real Kueue need, some minutes;
-#                    gangs: Kubernetes with gangs of its own, and scheduler-plugins' scheduler, ten minutes;
+#                    gangs: Kubernetes 1.31 and 1.37, and scheduler-plugins' scheduler, 20 minutes;
 #                    cosign: what the test with real signatures needs, ten minutes)
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -72,16 +72,22 @@ podgroups() {
     ) 9>"$BIN/.stamps/podgroups.lock"
 }
 
-# Kubernetes 1.37 beside the default version: the first one with gangs of its own.
-gangs() {
-    local name at=k8s.io/component-base/version programs=sigs.k8s.io/scheduler-plugins
-    mkdir -p "$BIN/1.37" "$BIN/.stamps/1.37"
+# The control plane of another minor version, beside the default one.
+version() { # 1.37
+    local name at=k8s.io/component-base/version module=kubernetes-$1
+    mkdir -p "$BIN/$1" "$BIN/.stamps/$1"
     for name in kube-apiserver kube-controller-manager kube-scheduler; do
-        build kubernetes-1.37 "1.37/$name" "k8s.io/kubernetes/cmd/$name" \
-            "-X $at.gitVersion=$(version_of kubernetes-1.37 k8s.io/kubernetes) -X $at.gitMajor=1 -X $at.gitMinor=37 -X $at.gitTreeState=clean"
+        build "$module" "$1/$name" "k8s.io/kubernetes/cmd/$name" \
+            "-X $at.gitVersion=$(version_of "$module" k8s.io/kubernetes) -X $at.gitMajor=1 -X $at.gitMinor=${1#1.} -X $at.gitTreeState=clean"
     done
-    for name in etcd kubectl kwok; do ln -sf "../$name" "$BIN/1.37/$name"; done
-    build scheduler-plugins scheduler-plugins $programs/cmd/scheduler
+    for name in etcd kubectl kwok; do ln -sf "../$name" "$BIN/$1/$name"; done
+}
+
+# The oldest version, and the first one with gangs of its own.
+gangs() {
+    version 1.31
+    version 1.37
+    build scheduler-plugins scheduler-plugins sigs.k8s.io/scheduler-plugins/cmd/scheduler
 }
 
 # Its manager, and its manifests as it publishes them.

@@ -15,7 +15,7 @@ binaries-apiserver: ## Only what the API-server tests and benchmarks need
 binaries-kueue: ## Build Kueue for the tests that need a real one (`make test-long` does)
 	@e2e/cluster/binaries.sh kueue
 
-binaries-gangs: ## Build Kubernetes 1.37 and scheduler-plugins for the tests of gangs (`make test-long` does)
+binaries-gangs: ## Build Kubernetes 1.31 and 1.37, and scheduler-plugins, for the tests of gangs (`make test-long` does)
 	@e2e/cluster/binaries.sh gangs
 
 binaries-cosign: ## Build cosign for the test with real signatures (`make test-long` does)

@@ -18,6 +18,7 @@ from tests.apiserver.simulated import add_nodes, start_nodes
 from tests.waiting import becomes
 
 NEWER = BIN / "1.37"
+OLDEST = BIN / "1.31"
 PLUGINS = BIN / "scheduler-plugins"
 PROFILE = "batch"
 GATE = "GenericWorkload=true"
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.apiserver,
     pytest.mark.long,
     pytest.mark.skipif(
-        not (PLUGINS.is_file() and (NEWER / "kube-scheduler").is_file()),
+        not all(program.is_file() for program in (PLUGINS, NEWER / "kube-scheduler", OLDEST / "kube-scheduler")),
         reason="the schedulers are not built: run `make binaries-gangs`",
     ),
 ]
@@ -42,10 +43,10 @@ class Stand:
 
 
 @contextmanager
-def kubernetes(directory: Path, *options: str, gates: str = GATE) -> Iterator[ControlPlane]:
-    """Kubernetes 1.37."""
+def kubernetes(directory: Path, *options: str, gates: str = GATE, binaries: Path = NEWER) -> Iterator[ControlPlane]:
+    """Kubernetes 1.37, or another version."""
     controllers = ["podgroup-protection-controller"] if gates else []
-    with ControlPlane(directory, NEWER, options, gates, controllers) as plane:
+    with ControlPlane(directory, binaries, options, gates, controllers) as plane:
         yield plane
 
 
@@ -181,13 +182,22 @@ async def test_an_elastic_job_starts_with_room_for_its_minimum(jobs: Jobs, stand
 
 
 @pytest.mark.parametrize(
-    ("options", "gates"), [pytest.param((SERVED,), "", id="no gate"), pytest.param((), GATE, id="not served")]
+    ("binaries", "options", "gates"),
+    [
+        pytest.param(OLDEST, (), "", id="1.31"),
+        pytest.param(BIN, (), "", id="the default version"),
+        pytest.param(NEWER, (SERVED,), "", id="1.37 without its gate"),
+        pytest.param(NEWER, (), GATE, id="1.37 that does not serve them"),
+    ],
 )
-async def test_without_gangs_of_its_own_no_pod_is_made(
-    tmp_path: Path, options: tuple[str, ...], gates: str, request: pytest.FixtureRequest
+async def test_without_gangs_of_kubernetes_own_no_pod_is_made_and_other_jobs_run(
+    tmp_path: Path, binaries: Path, options: tuple[str, ...], gates: str
 ) -> None:
-    with kubernetes(tmp_path, *options, gates=gates) as plane, operator(plane, tmp_path):
+    with kubernetes(tmp_path, *options, gates=gates, binaries=binaries) as plane, operator(plane, tmp_path):
+        start_nodes(plane, 2)
         jobs = Jobs(plane, "default")
         submit(jobs, "x", "native", 2)
+        submit(jobs, "y", "none", 2)
         await becomes(lambda: waits(jobs, "x") == "GangSchedulerUnavailable")
+        await becomes(lambda: jobs.condition("y", "Running"))
         assert pods(jobs, "x") == []
