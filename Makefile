@@ -85,7 +85,8 @@ pictures: .venv ## Draw docs/pictures from real runs, on this machine and on a c
 	PYTHONPATH=operator:$(CURDIR) python -m website.pictures
 
 transcript: .venv cluster ## Run README's commands in fresh clones, and keep their output in docs/transcripts: minutes
-	KEEP_TRANSCRIPTS=1 pytest -q tests/test_readme.py e2e/test_readme.py e2e/test_registry.py
+	KEEP_TRANSCRIPTS=1 pytest -q tests/test_readme.py e2e/test_readme.py e2e/test_registry.py e2e/test_kueue.py \
+		e2e/test_v1_examples.py::test_jobs_of_v1_in_a_labelled_namespace_outlive_a_pod
 
 unit: out/compiled ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest and not long"

@@ -50,9 +50,11 @@ def kueue(client: Kubectl, directory: Path) -> Iterator[KueueProcess]:
     try:
         yield process.wait_ready()
     finally:
-        client("delete", "clusterqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io", "--all")
-        process.stop()
-        process.remove()
+        try:
+            client("delete", "clusterqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io", "--all")
+            process.stop()
+        finally:
+            process.remove()
 
 
 @contextmanager

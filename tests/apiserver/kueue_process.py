@@ -75,7 +75,7 @@ class KueueProcess(WebhookProcess):
         self._settings = directory / "kueue-settings.yaml"
         super().__init__(plane, directory / "kueue.log", Certificate(_NAMESPACE, _SECRET, self._certificates))
         self._install(list(frameworks))
-        self.start(PROGRAM, f"--config={self._settings}", "--zap-log-level=3")
+        self.start(PROGRAM, f"--config={self._settings}", f"--kubeconfig={plane.kubeconfig}", "--zap-log-level=3")
 
     def remove(self) -> None:
         """Remove what it has installed, its webhooks first, so that nothing waits for it."""

@@ -280,6 +280,19 @@ def test_another_leader_learns_who_has_left() -> None:
     assert summarize(after.state, after.now).members == 2
 
 
+def test_under_another_leader_the_others_go_on_without_a_lost_member_once_all_are_here() -> None:
+    job = surviving()
+    id_, after = job.round, another_leader(job)
+    for index in range(3):
+        after.hello(index, round=id_, rank=index, size=3, change=4)
+        after.says(index, Heartbeat(**READY))
+    killed(after, 1)
+    assert after.runs
+    assert after.round == id_
+    assert shrinks(after, 0)[0].ranks == (1,)
+    assert shrinks(after, 0)[0].number == 5, "the workers know the number 4"
+
+
 @pytest.mark.parametrize(
     ("beat", "found"),
     [(READY, ShrinkState.READY), ({}, ShrinkState.NOT_READY), ({"shrinks": ShrinkState.HOOK}, ShrinkState.HOOK)],

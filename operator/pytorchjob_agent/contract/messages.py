@@ -64,6 +64,8 @@ class Hello(Message):
     """Without workers: the last round that it took part in. A new coordinator then knows which round has ended."""
     left: tuple[int, ...] = some_ints(default=())
     """Ranks of members that have left `round`, and without which the others go on."""
+    change: int = an_int(0, default=0)
+    """The last change of the members of `round` that its workers know of. 0: none."""
     rank: int = an_int(0, MAX_MEMBERS, default=0)
     """Its place in `round` or `last_round`, and the number of members there."""
     size: int = an_int(0, MAX_MEMBERS, default=0)

@@ -224,6 +224,7 @@ class Session:
             round=assigned.round,
             last_round=None,
             left=(),
+            change=assigned.enters,
             rank=assigned.rank,
             size=assigned.size,
             restarts=assigned.restarts,
@@ -235,7 +236,7 @@ class Session:
 
         A member that has left itself reports no more how: its failure is counted.
         """
-        hello = replace(self.standing.hello, left=shrink.members)
+        hello = replace(self.standing.hello, left=shrink.members, change=shrink.number)
         hello = replace(hello, restarts=shrink.restarts, past_failures=shrink.past_failures)
         then = self.standing.then
         if hello.rank in shrink.members:

@@ -23,7 +23,7 @@ from pytorchjob_operator.rounds import past_failures, rendezvous, running, shrin
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, LastWorkers, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
-from pytorchjob_operator.rounds.state import Send
+from pytorchjob_operator.rounds.state import JobState, Send
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, Round
 
@@ -349,9 +349,20 @@ def _take_rank(transition: Transition, member: Member, message: Hello, phase: Ru
     ranks = [None if index == member.index else index for index in round_.ranks]
     ranks[message.rank] = member.index
     pod_uids = {**round_.pod_uids, member.index: message.pod_uid}
-    transition.update(replace(phase, round=replace(round_, ranks=tuple(ranks), pod_uids=pod_uids)))
+    changes = max(round_.changes, message.change)
+    taken = replace(round_, ranks=tuple(ranks), pod_uids=pod_uids, changes=changes)
+    transition.update(replace(phase, round=_with_sizes(transition.state, taken)))
     if message.done:
         running.mark_done(transition, member)
+
+
+def _with_sizes(state: JobState, round_: Round) -> Round:
+    """Return an adopted round with the workers of each member, once all of them are here."""
+    if round_.nprocs or round_.left:
+        return round_
+    members = [None if index is None else state.members.get(index) for index in round_.ranks]
+    nprocs = tuple(member.nproc for member in members if member is not None)
+    return replace(round_, nprocs=nprocs, world_size=sum(nprocs)) if len(nprocs) == len(round_.ranks) else round_
 
 
 def _recognise(transition: Transition, member: Member, message: Hello, known: Round) -> None:
