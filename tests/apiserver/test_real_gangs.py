@@ -15,7 +15,7 @@ from tests.apiserver.cluster import BIN, ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.apiserver.simulated import add_nodes, start_nodes
-from tests.waiting import becomes
+from tests.waiting import becomes, until
 
 NEWER = BIN / "1.37"
 OLDEST = BIN / "1.31"
@@ -63,7 +63,8 @@ def coscheduling(directory: Path) -> Iterator[Stand]:
     """The default version with a second scheduler."""
     with ControlPlane(directory) as plane:
         resources = BIN / "podgroups" / "scheduling.x-k8s.io_podgroups.yaml"
-        install(plane, resources)
+        plane.kubectl("apply", "-f", str(resources))
+        until(lambda: plane.kubectl("get", "podgroups.scheduling.x-k8s.io").returncode == 0)
         start_nodes(plane, NODES)
         settings = directory / "coscheduling.yaml"
         settings.write_text(_SETTINGS.format(kubeconfig=plane.kubeconfig, profile=PROFILE))
@@ -197,7 +198,7 @@ async def test_without_gangs_of_kubernetes_own_no_pod_is_made_and_other_jobs_run
         start_nodes(plane, 2)
         jobs = Jobs(plane, "default")
         submit(jobs, "x", "native", 2)
-        submit(jobs, "y", "none", 2)
+        submit(jobs, "other", "none", 2)
         await becomes(lambda: waits(jobs, "x") == "GangSchedulerUnavailable")
-        await becomes(lambda: jobs.condition("y", "Running"))
+        await becomes(lambda: jobs.condition("other", "Running"))
         assert pods(jobs, "x") == []
