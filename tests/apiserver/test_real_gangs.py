@@ -188,7 +188,6 @@ async def test_an_elastic_job_starts_with_room_for_its_minimum(jobs: Jobs, stand
         pytest.param(OLDEST, (), "", id="1.31"),
         pytest.param(BIN, (), "", id="the default version"),
         pytest.param(NEWER, (SERVED,), "", id="1.37 without its gate"),
-        pytest.param(NEWER, (), GATE, id="1.37 that does not serve them"),
     ],
 )
 async def test_without_gangs_of_kubernetes_own_no_pod_is_made_and_other_jobs_run(

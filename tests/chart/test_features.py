@@ -73,7 +73,7 @@ def test_the_operator_never_gets_more_than_its_account(template: Any) -> None:
 
 def test_the_chart_names_what_a_catalogue_shows() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["kubeVersion"] == ">=1.29.0-0"
+    assert chart["kubeVersion"] == ">=1.31.0-0"
     assert chart["icon"].startswith("data:image/svg+xml;base64,")
     notes = chart["annotations"]
     for key in ("category", "license", "operator", "operatorCapabilities", "crds", "crdsExamples", "changes"):
