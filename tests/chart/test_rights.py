@@ -20,7 +20,7 @@ JOBS = {
 }
 WHOLE = {"get", "list", "watch", "create", "update", "delete"}
 SCALING = {("autoscaling", "horizontalpodautoscalers"): WHOLE}
-GANGS = {("scheduling.volcano.sh", "podgroups"): WHOLE, ("scheduling.x-k8s.io", "podgroups"): WHOLE}
+GANGS = {(group, "podgroups"): WHOLE for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io", "scheduling.k8s.io")}
 CLOSING = {("networking.k8s.io", "networkpolicies"): WHOLE}
 ALL = {**JOBS, **SCALING, **GANGS}
 NAMESPACED = 'watchNamespaces=["a","b"]'

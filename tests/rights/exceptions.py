@@ -10,6 +10,7 @@ _TESTS = "tests/chart/test_operator_rights.py"
 _WHOLE = frozenset(["get", "list", "watch", "create", "update", "delete"])
 _NO_SCHEDULER = "kind has no gang scheduler, and so no PodGroups"
 _GANG = f"{_TESTS}::test_the_rights_suffice_for_a_gang_that_is_scaled"
+_NATIVE = "tests/apiserver/test_real_gangs.py::test_a_gang_without_room_for_its_last_pod_has_no_pod_on_any_node"
 _OWNERS = f"{_TESTS}::test_without_the_right_on_finalizers_the_api_server_refuses_the_children_of_a_job"
 
 
@@ -34,6 +35,7 @@ class Exemption:
 EXCEPTIONS = (
     Exemption("scheduling.volcano.sh", "podgroups", _WHOLE, _NO_SCHEDULER, _GANG),
     Exemption("scheduling.x-k8s.io", "podgroups", _WHOLE, _NO_SCHEDULER, _GANG),
+    Exemption("scheduling.k8s.io", "podgroups", _WHOLE, "Kubernetes has PodGroups of its own since 1.37", _NATIVE),
     Exemption(
         "kubeflow.org",
         "pytorchjobs/finalizers",
