@@ -35,11 +35,12 @@ build() { # module folder, name of the program, package, linker flags
 }
 
 # Without these the programs call themselves v0.0.0 and clients complain.
-kubernetes() {
-    local at=k8s.io/component-base/version
-    local minor=${KUBERNETES_VERSION#v*.}
-    build kubernetes "$1" "k8s.io/kubernetes/cmd/$1" \
-        "-X $at.gitVersion=$KUBERNETES_VERSION -X $at.gitMajor=1 -X $at.gitMinor=${minor%.*} -X $at.gitTreeState=clean"
+kubernetes() { # program, 1.37 (another version than the default, in a folder of this name)
+    local at=k8s.io/component-base/version module=kubernetes${2:+-$2} version minor
+    version=$(version_of "$module" k8s.io/kubernetes)
+    minor=${version#v*.}
+    build "$module" "${2:+$2/}$1" "k8s.io/kubernetes/cmd/$1" \
+        "-X $at.gitVersion=$version -X $at.gitMajor=1 -X $at.gitMinor=${minor%.*} -X $at.gitTreeState=clean"
 }
 
 apiserver() {
@@ -74,12 +75,9 @@ podgroups() {
 
 # The control plane of another minor version, beside the default one.
 version() { # 1.37
-    local name at=k8s.io/component-base/version module=kubernetes-$1
+    local name
     mkdir -p "$BIN/$1" "$BIN/.stamps/$1"
-    for name in kube-apiserver kube-controller-manager kube-scheduler; do
-        build "$module" "$1/$name" "k8s.io/kubernetes/cmd/$name" \
-            "-X $at.gitVersion=$(version_of "$module" k8s.io/kubernetes) -X $at.gitMajor=1 -X $at.gitMinor=${1#1.} -X $at.gitTreeState=clean"
-    done
+    for name in kube-apiserver kube-controller-manager kube-scheduler; do kubernetes "$name" "$1"; done
     for name in etcd kubectl kwok; do ln -sf "../$name" "$BIN/$1/$name"; done
 }
 

@@ -4,7 +4,7 @@ A pod asks for more than half of a node, so a cluster has room for as many pods 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,10 +103,11 @@ def control_plane(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @contextmanager
 def operator(plane: ControlPlane, directory: Path) -> Iterator[OperatorProcess]:
     install(plane, CRD)
-    with ExitStack() as stack:
-        process = OperatorProcess(plane, directory, "--no-leader-elect").wait_ready()
-        stack.callback(process.stop)
+    process = OperatorProcess(plane, directory, "--no-leader-elect").wait_ready()
+    try:
         yield process
+    finally:
+        process.stop()
 
 
 @pytest.fixture

@@ -271,13 +271,13 @@ def test_the_job_starts_when_its_pods_are_made() -> None:
             "volcano",
             gang.Marks(
                 annotations={"scheduling.k8s.io/group-name": "x", "volcano.sh/task-spec": "worker"},
-                scheduler_name="volcano",
+                fields={"schedulerName": "volcano"},
             ),
             id="Volcano",
         ),
         pytest.param(
             "batch",
-            gang.Marks(labels={"scheduling.x-k8s.io/pod-group": "x"}, scheduler_name="batch"),
+            gang.Marks(labels={"scheduling.x-k8s.io/pod-group": "x"}, fields={"schedulerName": "batch"}),
             id="scheduler-plugins",
         ),
     ],

@@ -187,6 +187,13 @@ def test_the_job_says_what_kueue_says(status: bool, code: str, message: str, rea
     assert message in found.waits[1]
 
 
+def test_a_job_with_quota_waits_for_checks_also_if_kueue_says_nothing() -> None:
+    found = Cluster(elastic()).settle()
+    found.set(NEEDED, "QuotaReserved")
+    found.settle()
+    assert found.waits == ("WaitsForAdmissionChecks", "queue team-a: admission checks are not ready")
+
+
 def test_quota_is_given_back_once_the_pods_are_gone() -> None:
     found = Cluster(make_job(workers=1, meta={"labels": QUEUE})).settle().admit(NEEDED)
     found.leaves = False

@@ -32,9 +32,8 @@ def waiting_in(cluster: Cluster, namespace: str, queue: str) -> Sequence[Object]
 
 
 def _waits(job: Object, pods: Sequence[Object]) -> bool:
-    if not reading.queue_of(job) or reading.ended(job):
-        return False
-    return reading.held(job) or len(pods) < reading.wanted_pods(job)
+    trains = bool(reading.queue_of(job)) and not reading.ended(job)
+    return reading.queued(job) or (trains and len(pods) < reading.wanted_pods(job))
 
 
 def _items(cluster: Cluster, group: str, path: str) -> Sequence[Object] | None:

@@ -58,14 +58,13 @@ def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: 
 
 def _queued(cluster: Cluster, jobs: Sequence[Object], now: datetime) -> list[str]:
     """Return for each job where it waits, and how long; empty: it does not wait in a queue."""
-    held = [job if reading.queue_of(job) and reading.held(job) and not reading.ended(job) else None for job in jobs]
-    names = {(reading.namespace_of(job), reading.queue_of(job)) for job in held if job is not None}
-    waiting = {each: queues.waiting_in(cluster, *each) for each in sorted(names)}
+    places = {(reading.namespace_of(job), reading.queue_of(job)) for job in jobs if reading.queued(job)}
+    waiting = {place: queues.waiting_in(cluster, *place) for place in sorted(places)}
     return [
-        ""
-        if job is None
-        else queue_words(whole_job(job, waiting[reading.namespace_of(job), reading.queue_of(job)]), now)
-        for job in held
+        queue_words(whole_job(job, waiting[reading.namespace_of(job), reading.queue_of(job)]), now)
+        if reading.queued(job)
+        else ""
+        for job in jobs
     ]
 
 

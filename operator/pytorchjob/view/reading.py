@@ -94,6 +94,11 @@ def held(job: Object) -> bool:
     return suspended(job) or condition(job, "Suspended").get("reason") == names.Reason.QUEUED
 
 
+def queued(job: Object) -> bool:
+    """Whether the whole job waits in a queue of Kueue."""
+    return bool(queue_of(job)) and held(job) and not ended(job)
+
+
 def queue_of(obj: Object) -> str:
     """Return the queue of Kueue of a job or a pod; empty without one."""
     return str(part(obj, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")

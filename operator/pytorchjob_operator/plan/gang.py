@@ -31,13 +31,12 @@ _FIELD = "spec.runPolicy.schedulingPolicy.gangScheduler"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What marks a pod as a member of its gang, and the scheduler unless the template names another."""
+    """What marks a pod as a member of its gang."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    scheduler_name: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the pod's spec; what the template says wins."""
+    """Of the pod's spec, such as the scheduler; what the template says wins."""
 
 
 def scheduler(job: PyTorchJob, options: Options) -> str:
@@ -64,7 +63,7 @@ def marks(job: PyTorchJob, replica_type: ReplicaType, options: Options) -> Marks
             return Marks()
         case ChildKind.VOLCANO_POD_GROUP:
             task = {names.ANNOTATION_VOLCANO_GROUP: group, names.ANNOTATION_VOLCANO_TASK: replica_type.label}
-            return Marks(annotations=task, scheduler_name=name)
+            return Marks(annotations=task, fields={"schedulerName": name})
         case ChildKind.NATIVE_POD_GROUP:
             priority = podgroup.priority_class(job)  # Kubernetes wants it to be that of the group
             return Marks(
@@ -74,7 +73,7 @@ def marks(job: PyTorchJob, replica_type: ReplicaType, options: Options) -> Marks
                 }
             )
         case _:
-            return Marks(labels={names.LABEL_POD_GROUP: group}, scheduler_name=name)
+            return Marks(labels={names.LABEL_POD_GROUP: group}, fields={"schedulerName": name})
 
 
 def writes(context: Context) -> Iterator[Write]:

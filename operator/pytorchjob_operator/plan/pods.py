@@ -96,8 +96,7 @@ def _reporting(container: dict[str, Any]) -> dict[str, Any]:
 
 def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:
     """Set the gang's scheduler unless the user chose another (v1), and what else marks its pods."""
-    marked = {**({"schedulerName": marks.scheduler_name} if marks.scheduler_name else {}), **marks.fields}
-    return {**spec, **{name: value for name, value in marked.items() if not spec.get(name)}} if marked else spec
+    return {**spec, **{name: value for name, value in marks.fields.items() if not spec.get(name)}}
 
 
 def _restart_policy(spec: ReplicaSpec) -> str:

@@ -45,6 +45,13 @@ _OF_POD = (
 """What Kueue reads of a pod: its requests, and where it may run. Other parts differ from pod to pod."""
 
 
+_UNSAID = {
+    Reason.QUEUE_EVICTED: "Kueue has taken back its quota",
+    Reason.QUEUE_CHECKS: "admission checks are not ready",
+}
+"""What a job waits for if Kueue gives no words for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Replicas that Kueue admits as a whole, and the name of their Workload."""
@@ -239,7 +246,7 @@ def _problem(job: PyTorchJob, child: Child | None) -> PodProblem:
     reason = state.waits_for
     if reason is Reason.QUEUE_HELD and child is not None:
         return PodProblem(reason, f"{where}: somebody has set spec.active of Workload {child.name} to false")
-    return PodProblem(reason, f"{where}: {state.message or 'Kueue has not decided yet'}")
+    return PodProblem(reason, f"{where}: {state.message or _UNSAID.get(reason, 'Kueue has not decided yet')}")
 
 
 def _placements(
