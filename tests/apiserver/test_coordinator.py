@@ -56,7 +56,11 @@ def meeting(pod: Object) -> CoordinatorEndpoint:
 
 
 class Agents:
-    """Agents that beat as long as the test lasts."""
+    """Agents that beat as long as the test lasts.
+
+    They beat in the test's own event loop. While agents are there, a test starts processes (`kubectl`) in other
+    threads: on a busy machine one takes seconds, and the coordinator lets go of agents that are silent for so long.
+    """
 
     def __init__(self, kubelet: Kubelet, jobs: Jobs) -> None:
         self._kubelet, self._jobs = kubelet, jobs
@@ -76,7 +80,7 @@ class Agents:
         return env, Hello(
             job=env.job,
             pod=env.pod,
-            token=self.token(env.pod, env.pod_uid),
+            token=await self.token(env.pod, env.pod_uid),
             index=env.index,
             address="127.0.0.1",
             nproc=2,
@@ -105,10 +109,11 @@ class Agents:
         trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return await Talker.dial(env.port, trust)
 
-    def token(self, pod: str, uid: str, audience: str = AUDIENCE) -> str:
+    async def token(self, pod: str, uid: str, audience: str = AUDIENCE) -> str:
         """A service account token that is bound to this pod, as the kubelet asks for it."""
         bound = (f"--bound-object-name={pod}", f"--bound-object-uid={uid}", "--bound-object-kind=Pod")
-        return self._jobs.kubectl("create", "token", ACCOUNT, f"--audience={audience}", *bound).strip()
+        made = await asyncio.to_thread(self._jobs.kubectl, "create", "token", ACCOUNT, f"--audience={audience}", *bound)
+        return made.strip()
 
     async def _greet(self, env: CoordinatorEndpoint, said: Hello) -> Talker | None:
         try:
@@ -269,14 +274,14 @@ async def test_workers_save_at_once_when_a_node_of_theirs_is_tainted_and_train_o
     agents.beat = replace(agents.beat, saves_on_request=True)
     # Another leader formed this round: it is not so young that nothing is worth a save.
     first, second = [await agents.come(name, round_=RoundId(1, 1), rank=rank) for rank, name in enumerate(WORKERS)]
-    jobs.plane.kubectl("taint", "node", node, "example.com/spot-notice=now:NoSchedule")
+    await asyncio.to_thread(jobs.plane.kubectl, "taint", "node", node, "example.com/spot-notice=now:NoSchedule")
     asked = [await first.hear_kind("save"), await second.hear_kind("save")]
     assert {(save.round, save.number) for save in asked} == {(RoundId(1, 1), 1)}
     assert asked[0].reason == f"x-worker-1: its node {node} has the taint example.com/spot-notice"
     agents.beat = replace(agents.beat, answered=1)
     await becomes(lambda: {"PodThreatened", "CheckpointSaved"} <= reasons(jobs))
-    jobs.plane.kubectl("label", "node", node, "any=change")
-    jobs.plane.kubectl("cordon", node)  # the taint says more
+    await asyncio.to_thread(jobs.plane.kubectl, "label", "node", node, "any=change")
+    await asyncio.to_thread(jobs.plane.kubectl, "cordon", node)  # the taint says more
     await becomes(lambda: elastic(jobs).get("round") == "1.1")
     threats = [event for event in jobs.events() if event["reason"] == "PodThreatened"]
     assert [event.get("count") for event in threats] in ([None], [1])
@@ -312,7 +317,7 @@ async def test_workers_save_at_once_when_a_pod_is_about_to_be_deleted(
         "message": "preempted",
     }
     change = json.dumps({"status": {"conditions": [disrupted]}})
-    jobs.kubectl("patch", "pod", "x-worker-1", "--subresource=status", "--patch", change)
+    await asyncio.to_thread(jobs.kubectl, "patch", "pod", "x-worker-1", "--subresource=status", "--patch", change)
     assert (await first.hear_kind("save")).reason == "x-worker-1: it is about to be deleted: preempted"
 
 
@@ -323,15 +328,15 @@ async def test_a_token_of_another_pod_or_for_another_audience_is_refused_by_the_
     await agents.come("x-worker-0")
     pods = await kubelet.pods()
     env, other = meeting(pods["x-worker-1"]), meeting(pods["x-worker-0"])
-    own, foreign = agents.token(env.pod, env.pod_uid), agents.token(other.pod, other.pod_uid)
+    own, foreign = await agents.token(env.pod, env.pod_uid), await agents.token(other.pod, other.pod_uid)
     for token, words in (
         (foreign, "it belongs to pod"),
-        (agents.token(env.pod, env.pod_uid, "https://kubernetes.default.svc"), "its audience is not"),
+        (await agents.token(env.pod, env.pod_uid, "https://kubernetes.default.svc"), "its audience is not"),
         (own[:-8] + "AAAAAAAA", "its signature is wrong"),
     ):
         refused = await agents.refused(env, token)
         assert words in refused.message
-    await until_async(lambda: jobs.condition("x", "Degraded") is not None)
+    await becomes(lambda: jobs.condition("x", "Degraded") is not None)
     await agents.come("x-worker-1")
 
 
