@@ -12,12 +12,13 @@ import re
 import select
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
@@ -45,6 +46,8 @@ MARKS = "<!-- begin: survivors.jsonl, written by python -m benchmarks.survivors 
 _STEP = re.compile(r"step (\d+) of (\d+) took ([\d.]+) ms at ([\d.]+)")
 _MILLION = {1: (256, 16, 64), 25: (1024, 24, 16), 100: (2048, 24, 16)}
 """Width, depth and batch of a model with so many million parameters."""
+_UNWATCHED_SECONDS = 2.0
+"""Seconds in which nothing looks at the job, because each look takes time of the cores that it trains on."""
 
 
 @click.group()
@@ -111,15 +114,30 @@ class _OnKind:
 
     folder, name = "/checkpoints", "survives"
 
-    def __init__(self, kubectl: Kubectl, size: int, env: Mapping[str, str]) -> None:
-        self._kubectl, self.size = kubectl, size
+    def __init__(self, kubectl: Kubectl, size: int, env: Mapping[str, str], outputs: Path) -> None:
+        self._kubectl, self.size, self._outputs = kubectl, size, outputs
+        self._following: dict[int, subprocess.Popen[bytes]] = {}
         agent = {"survive": "Auto", "startMode": "Warm", "checkpoint": {"directory": self.folder, "memory": "256Mi"}}
         elastic = {"minReplicas": 1, "maxReplicas": size, "maxRestarts": 100_000}
         job = elastic_job(self.name, size, train=SCRIPT.read_text(), agent=agent, elasticPolicy=elastic)
         submit(kubectl, with_env(job, {**env, "FOLDER": self.folder, "STEPS": "1000000", "REPORTS": "yes"}))
 
     def text(self, index: int) -> str:
-        return log(self._kubectl, self.name, index)
+        """One kubectl follows each log: to start one for each look would slow down what is measured."""
+        output = self._outputs / str(index)
+        if index not in self._following:
+            if not log(self._kubectl, self.name, index):
+                return ""
+            command = self._kubectl.command("logs", "--follow", f"{self.name}-worker-{index}")
+            with output.open("wb") as file:
+                self._following[index] = subprocess.Popen(command, stdout=file)
+        return output.read_text()
+
+    def close(self) -> None:
+        """Stop to follow the logs."""
+        for process in self._following.values():
+            process.kill()
+            process.wait()
 
     def kill(self, index: int, pid: int) -> float | None:
         signal_process(self._kubectl.get("pod", f"{self.name}-worker-{index}"), pid=pid)
@@ -138,8 +156,12 @@ def _trial(kind: bool, size: int, env: Mapping[str, str]) -> Iterator[_Trial]:
         with _job(size, True, env) as (job, pods, folder):
             yield _Local(job, pods, folder)
         return
-    with fresh_namespace(install(Kubectl(program("kubectl"), KUBECONFIG, "default"))) as kubectl:
-        yield _OnKind(kubectl, size, env)
+    with (
+        fresh_namespace(install(Kubectl(program("kubectl"), KUBECONFIG, "default"))) as kubectl,
+        tempfile.TemporaryDirectory() as outputs,
+        closing(_OnKind(kubectl, size, env, Path(outputs))) as trial,
+    ):
+        yield trial
 
 
 @cli.command()
@@ -181,6 +203,7 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
     before = [len(_lives(trial, index)) for index in others]
     time.sleep(random.uniform(0.1, 0.9))
     process_end = trial.kill(lost, _pids(trial, lost)[-1])
+    time.sleep(_UNWATCHED_SECONDS)
     until(lambda: all(sum(step.size < trial.size for step in _last(trial, index)) > 20 for index in others), 60)
     steps = [_last(trial, index) for index in others]
     restarted = sum(len(_lives(trial, index)) > known for index, known in zip(others, before, strict=True))

@@ -24,11 +24,16 @@ class Kubectl:
     namespace: str
 
     def __call__(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
-        command = [self.program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *args]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            self.command(*args), input=stdin, capture_output=True, text=True, timeout=300, check=False
+        )
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done.stdout
+
+    def command(self, *args: str) -> list[str]:
+        """The whole command, for what runs beside the test."""
+        return [self.program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *args]
 
     def get(self, *args: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self("get", *args, "-o", "json"))

@@ -18,8 +18,7 @@ YAML = ROOT / "examples" / "digits" / "pytorchjob.yaml"
 def watched(kubectl: Kubectl) -> str:
     """What `kubectl get ptj -w` printed over the whole life of the job."""
     with tempfile.TemporaryFile("w+") as out:
-        command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", f"--namespace={kubectl.namespace}"]
-        watch = subprocess.Popen([*command, "get", "ptj", "-w"], stdout=out, stderr=out)
+        watch = subprocess.Popen(kubectl.command("get", "ptj", "-w"), stdout=out, stderr=out)
         try:
             kubectl("apply", "-f", str(YAML))
             kubectl.finish("digits")

@@ -5,9 +5,10 @@ It runs from its own manifests. One thing more is made up for: the Service of it
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ MARKS = [
     pytest.mark.skipif(not BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
 ]
 """Of a file whose tests need Kueue."""
+_FLAVOR = "default"
 _WORKLOADS = "workloads.kueue.x-k8s.io"
 _NAMESPACE = "kueue-system"
 _SECRET = "kueue-webhook-server-cert"
@@ -53,8 +55,8 @@ _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 class KueueProcess(WebhookProcess):
     """Kueue's manager, with these frameworks; `external`: it leaves PyTorchJobs' Workloads to their operator.
 
-    `address`: of this machine, as the API server reaches it. `places`: it serves places in queues, which needs an API
-    server with a front proxy, and root.
+    `settings`: fields of its configuration. `address`: of this machine, as the API server reaches it. `places`: it
+    serves places in queues, which needs an API server with a front proxy, and root.
     """
 
     def __init__(
@@ -65,8 +67,9 @@ class KueueProcess(WebhookProcess):
         external: bool = False,
         address: str = "127.0.0.1",
         places: bool = False,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._external, self._address = external, address
+        self._external, self._address, self._given = external, address, settings
         self._places_port = free_port() if places else None
         self._made_folder = places and not _PLACES_FOLDER.exists()
         self._port = free_port()
@@ -115,6 +118,7 @@ class KueueProcess(WebhookProcess):
                 "frameworks": frameworks,
                 **({"externalFrameworks": ["PyTorchJob.v1.kubeflow.org"]} if self._external else {}),
             },
+            **self._given,
         }
 
     def _apply(self, *objects: Object) -> None:
@@ -147,14 +151,19 @@ def add_queue(jobs: Jobs, name: str, cpus: int, **spec: Any) -> None:
     assert made.returncode == 0, made.stderr
 
 
-def flavor() -> Object:
-    """The flavor of all queues."""
-    return _kueue("ResourceFlavor", {"name": "default"}, spec={})
+def flavor(name: str = _FLAVOR, **spec: Any) -> Object:
+    """A flavor; that of most queues has no name of its own."""
+    return _kueue("ResourceFlavor", {"name": name}, spec=spec)
 
 
-def queue(namespace: str, name: str, cpus: int | str, **spec: Any) -> tuple[Object, Object]:
+def topology(name: str, *labels: str) -> Object:
+    """A hierarchy of places, by the labels of nodes that name them, the widest first."""
+    return _kueue("Topology", {"name": name}, spec={"levels": [{"nodeLabel": label} for label in labels]})
+
+
+def queue(namespace: str, name: str, cpus: int | str, *, flavor: str = _FLAVOR, **spec: Any) -> tuple[Object, Object]:
     """A queue of a namespace, and its own ClusterQueue, into which keywords go."""
-    offers = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
+    offers = {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpus}]}
     cluster_queue = {
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
@@ -195,21 +204,29 @@ def _lead_to(found: Any, port: int) -> None:
 
 
 @contextmanager
-def serving(directory: Path, *frameworks: str, external: bool = False) -> Iterator[ControlPlane]:
+def serving(
+    directory: Path, *frameworks: str, external: bool = False, operated: bool = True, **settings: Any
+) -> Iterator[ControlPlane]:
     """A control plane with simulated nodes, our definition, this operator, and Kueue with these frameworks.
 
-    `external`: Kueue leaves the Workloads of PyTorchJobs to the operator.
+    `external`: Kueue leaves the Workloads of PyTorchJobs to the operator. `operated` false: the test starts that.
+    Keywords are fields of Kueue's configuration.
     """
     with ControlPlane(directory) as plane, ExitStack() as stack:
         install(plane, CRD)
-        kueue = KueueProcess(plane, directory, frameworks, external)
+        kueue = KueueProcess(plane, directory, frameworks, external, settings=settings)
         stack.callback(kueue.stop)
         kueue.wait_ready()
         start_nodes(plane, count=2)
-        env = {"PYTORCHJOB_KUEUE": "true"} if external else {}
-        operator = OperatorProcess(plane, directory, "--no-leader-elect", **env).wait_ready()
-        stack.callback(operator.stop)
+        if operated:
+            stack.callback(operator(plane, directory, external=external).wait_ready().stop)
         yield plane
+
+
+def operator(plane: ControlPlane, directory: Path, *, external: bool) -> OperatorProcess:
+    """Start this operator beside Kueue."""
+    env = {"PYTORCHJOB_KUEUE": "true"} if external else {}
+    return OperatorProcess(plane, directory, "--no-leader-elect", **env)
 
 
 def submit(
@@ -220,10 +237,11 @@ def submit(
     pods: Object | None = None,
     master: int = 1,
     elastic: Object | None = None,
+    cpus: int = 1,
     **policy: Any,
 ) -> None:
-    """Submit a job whose pods ask for one processor each; `pods` is the metadata of its templates."""
-    container = {"name": "pytorch", "image": "train:1", "resources": {"requests": {"cpu": 1}}}
+    """Submit a job whose pods ask for so many processors each; `pods` is the metadata of its templates."""
+    container = {"name": "pytorch", "image": "train:1", "resources": {"requests": {"cpu": cpus}}}
     template = {"metadata": pods or {}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
     restart = policy.pop("restart", "OnFailure")
     roles = {

@@ -7,6 +7,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, Draining, Heartbeat, Join, Restart, Shrink
 from pytorchjob_agent.contract.reasons import ShrinkState, TrainingReason
+from pytorchjob_operator.rounds.state import Tick
 from pytorchjob_operator.rounds.summary import summarize
 from tests.rounds.story import Job, expected, running
 
@@ -143,6 +144,17 @@ def test_a_member_that_does_not_come_in_is_stopped_in_time() -> None:
     assert not [message for message in job.told[1] if isinstance(message, Restart)]
     job.passes(2, **TAKES_IN)
     assert [message for message in job.told[1] if isinstance(message, Restart)]
+    assert changes(job, 0)[-1] == (3, (1,), ())
+
+
+def test_the_word_that_it_has_come_in_may_be_too_late() -> None:
+    job = on_its_way(rejoin_within=30.0)
+    job.passes(29, **TAKES_IN)
+    job.now += 2
+    job.feed(Tick())
+    assert changes(job, 0)[-1] == (3, (1,), ())
+    beat(job, 2, entered=2)
+    assert summarize(job.state, job.now).without == ("pod-1",)
     assert changes(job, 0)[-1] == (3, (1,), ())
 
 

@@ -1,11 +1,13 @@
 """One decision in progress: names, and what it refuses."""
 
+from dataclasses import replace
+
 import pytest
 
-from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import ExpectedPod
-from tests.rounds.story import Job
+from tests.rounds.story import Job, running
 
 
 @pytest.mark.parametrize(
@@ -23,9 +25,14 @@ def test_the_name_of_a_pod(index: int, name: str) -> None:
     assert job.state.pod_name(index) == name
 
 
-def test_the_data_of_another_phase_are_refused() -> None:
+def test_only_the_present_phase_can_change() -> None:
+    """What was decided from an earlier one would undo what came after it."""
+    transition = Transition(running(2).state, 0.0)
+    earlier = transition.state.phase
+    assert isinstance(earlier, Running)
+    transition.update(earlier, replace(earlier, gathered_at=1.0))
     with pytest.raises(AssertionError, match="is not the present phase"):
-        Transition(Job(2).state, 0.0).update(Rendezvous(0.0, ""))
+        transition.update(earlier, replace(earlier, growing_since=1.0))
 
 
 def test_at_first_there_is_nothing_to_do() -> None:

@@ -1,6 +1,7 @@
 """What has to be true of a simulated job at every moment."""
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId, Shrink
@@ -116,16 +117,15 @@ class Checks:
         assert size >= self.world.policy.min_members, f"round {shrink.round} goes on with {size} members"
         known = self.shrinks.setdefault((shrink.round, shrink.number), shrink.members)
         assert known == shrink.members, f"members of round {shrink.round} hear of different changes"
-        ranks = [at.first_rank + each for at in self._places(shrink) for each in range(self._nproc(at))]
-        assert [*shrink.ranks] == sorted(ranks), f"{shrink.members} of round {shrink.round} do not have {shrink.ranks}"
+        group = self._by_rank(shrink.round)
+        ends = [0, *accumulate(group[rank].nproc for rank in sorted(group))]
+        ranks = [each for rank in shrink.members for each in range(ends[rank], ends[rank + 1])]
+        assert [*shrink.ranks] == ranks, f"{shrink.members} of round {shrink.round} do not have {shrink.ranks}"
 
-    def _places(self, shrink: Shrink) -> "list[Assigned]":
-        groups = [group for (_, id_), group in self.assigned.items() if id_ == shrink.round]
-        return [group[rank][1] for group in groups[-1:] for rank in shrink.members]
-
-    def _nproc(self, place: Assigned) -> int:
-        groups = [group for (_, id_), group in self.assigned.items() if id_ == place.round]
-        return groups[-1][place.rank][0].nproc
+    def _by_rank(self, id_: RoundId) -> "dict[int, Agent]":
+        """The members of a round: those that a leader assigned, or those that have agreed on it without one."""
+        assigned = [group for (_, known), group in self.assigned.items() if known == id_]
+        return {rank: agent for rank, (agent, _) in assigned[-1].items()} if assigned else self.members[id_]
 
     def _consistent(self, group: "list[tuple[Agent, Assigned]]") -> None:
         """All members have places that fit together."""

@@ -212,7 +212,7 @@ def _report_ended(transition: Transition, member: Member, message: Hello) -> boo
         case Rendezvous(last_round=last) if last is not None and last.has(member.index):
             rendezvous.mark_stopped(transition)
         case Stalled(last_round=last) if last is not None and last.has(member.index):
-            transition.update(replace(phase, workers=LastWorkers.STOPPED))
+            transition.update(phase, replace(phase, workers=LastWorkers.STOPPED))
         case _:
             pass
     return True
@@ -230,9 +230,9 @@ def _learn_ended_round(transition: Transition, member: Member, ended: Round) -> 
             transition.enter(Trigger.ROUND_OVER, learned)
             rendezvous.check_earlier_success(transition)
         case Rendezvous():
-            transition.update(replace(learned, not_before=phase.not_before))
+            transition.update(phase, replace(learned, not_before=phase.not_before))
         case Stalled():
-            transition.update(replace(phase, last_round=ended))
+            transition.update(phase, replace(phase, last_round=ended))
         case Running() | Ended():
             raise AssertionError(f"{phase} is left before")
         case _:
@@ -250,9 +250,9 @@ def _fill_rank(transition: Transition, member: Member, message: Hello) -> None:
     filled = replace(round_, ranks=ranks, pod_uids={**round_.pod_uids, member.index: member.pod_uid})
     match phase:
         case Running():
-            transition.update(replace(phase, round=filled))
+            transition.update(phase, replace(phase, round=filled))
         case Rendezvous() | Stalled():
-            transition.update(replace(phase, last_round=filled))
+            transition.update(phase, replace(phase, last_round=filled))
         case Waiting() | Ended():
             pass
         case _:
@@ -273,10 +273,10 @@ def _without_workers(transition: Transition, member: Member, again: bool) -> Non
             else:
                 rendezvous.mark_stopped(transition)
         case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            transition.update(with_loss(phase, member.index))
+            transition.update(phase, with_loss(phase, member.index))
             rendezvous.mark_stopped(transition)
         case Stalled(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            transition.update(replace(phase, workers=LastWorkers.STOPPED))
+            transition.update(phase, replace(phase, workers=LastWorkers.STOPPED))
         case Waiting() | Rendezvous() | Stalled() | Ended():
             pass
         case _:
@@ -295,9 +295,9 @@ def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId)
     if len(ranks) != message.size or ranks[message.rank] not in (None, member.index):
         ranks, pod_uids = (None,) * message.size, {}
     left = _left(message)
-    adopted = Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids, left=left)
-    transition.enter(Trigger.ROUND_REPORTED, Running(adopted))
-    _take_rank(transition, member, message, Running(adopted))
+    adopted = Running(Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids, left=left))
+    transition.enter(Trigger.ROUND_REPORTED, adopted)
+    _take_rank(transition, member, message, adopted)
     transition.reason = f"round {id_} continues"
     rendezvous.end_if_members_wait(transition)
     running.notify_spares(transition)
@@ -327,12 +327,12 @@ def _learn_left(transition: Transition, message: Hello) -> None:
     gone = {round_.ranks[rank] for rank in new if rank < len(round_.ranks)}
     match phase:
         case Running():
-            transition.update(replace(phase, round=round_))
+            transition.update(phase, replace(phase, round=round_))
         case Rendezvous():
             failures = tuple(failure for failure in phase.failures if failure.index not in gone)
-            transition.update(replace(phase, last_round=round_, failures=failures))
+            transition.update(phase, replace(phase, last_round=round_, failures=failures))
         case Stalled():
-            transition.update(replace(phase, last_round=round_))
+            transition.update(phase, replace(phase, last_round=round_))
         case Waiting() | Ended():
             return
         case _:
@@ -351,7 +351,7 @@ def _take_rank(transition: Transition, member: Member, message: Hello, phase: Ru
     pod_uids = {**round_.pod_uids, member.index: message.pod_uid}
     changes = max(round_.changes, message.change)
     taken = replace(round_, ranks=tuple(ranks), pod_uids=pod_uids, changes=changes)
-    transition.update(replace(phase, round=_with_sizes(transition.state, taken)))
+    transition.update(phase, replace(phase, round=_with_sizes(transition.state, taken)))
     if message.done:
         running.mark_done(transition, member)
 

@@ -20,10 +20,7 @@ def begin(transition: Transition, phase: Running) -> bool:
     """Let a lost member that waits prepare to come back into the round; True if one does, now or already."""
     round_, state = phase.round, transition.state
     if round_.entry is not None:
-        if transition.now - round_.entry.since < state.policy.rejoin_within:
-            return True
-        end(transition, phase, "it has not come back in time")
-        return False
+        return True
     if phase.planned is not None or round_.done or not round_.takes_back or not _take_in(state, round_):
         return False
     for rank in sorted(round_.left):
@@ -52,7 +49,7 @@ def _assign(transition: Transition, phase: Running, member: Member, rank: int) -
     round_, state = phase.round, transition.state
     entry = Entry(rank, round_.changes + 1, transition.now)
     round_ = replace(round_, entry=entry)
-    transition.update(replace(phase, round=round_))
+    transition.update(phase, replace(phase, round=round_))
     member = transition.put(member.assigned())
     host = next(iter(state.in_round()))
     pod = state.pods.get(member.index)
@@ -75,6 +72,14 @@ def _assign(transition: Transition, phase: Running, member: Member, rank: int) -
     )
     _tell_all(transition, round_)
     transition.reason = f"{member.pod} comes back into round {round_.id}"
+
+
+def end_if_late(transition: Transition, phase: Running) -> Running:
+    """End a way back that takes too long; return the phase as it is now."""
+    entry = phase.round.entry
+    if entry is None or transition.now - entry.since < transition.state.policy.rejoin_within:
+        return phase
+    return end(transition, phase, "it has not come back in time")
 
 
 def complete(transition: Transition, member: Member, message: Heartbeat) -> None:
@@ -103,18 +108,19 @@ def complete(transition: Transition, member: Member, message: Heartbeat) -> None
     transition.record(TrainingReason.CAME_BACK, f"{back.pod} is back in round {round_.id}, and no other has restarted")
 
 
-def end(transition: Transition, phase: Running, reason: str) -> None:
+def end(transition: Transition, phase: Running, reason: str) -> Running:
     """End the way back of a member, whose workers may have been taken in meanwhile: the group changes again.
 
     In this round it comes back by a restart of all, if what kept it from coming in was its own.
     """
     entry = phase.round.entry
     if entry is None:
-        return
+        return phase
     shrink.stop_entering(transition, phase.round, reason)
     round_ = replace(phase.round, entry=None, changes=entry.number + 1, takes_back=False)
-    transition.update(replace(phase, round=round_))
+    phase = transition.update(phase, replace(phase, round=round_))
     _tell_all(transition, round_)
+    return phase
 
 
 def ends_with(transition: Transition, member: Member, reason: str) -> None:

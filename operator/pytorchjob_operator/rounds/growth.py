@@ -35,29 +35,30 @@ def record_save(transition: Transition, member: Member, message: Heartbeat, roun
     transition.state = replace(transition.state, save_pace=SavePace(now, interval))
 
 
-def newcomers(transition: Transition, phase: Running) -> list[str]:
-    """Return the pods with which the round is to restart now; none: nothing is due."""
+def newcomers(transition: Transition, phase: Running) -> tuple[Running, list[str]]:
+    """Return the phase as it is now, and the pods with which the round is to restart; none: nothing is due."""
     state, round_ = transition.state, phase.round
     if phase.growing_since is None:
-        return []
+        return phase, []
     gathers = min(max(state.round_cost, GROW_SECONDS), _MOST_GROW_SECONDS)
     if transition.now - phase.growing_since < gathers and _more_may_come(transition, round_):
-        return []
+        return phase, []
     new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
     if not new or len(round_.present) >= state.policy.max_members:
-        _gathered(transition, replace(phase, growing_since=None), None)
-        return []
+        phase = transition.update(phase, replace(phase, growing_since=None))
+        return _gathered(transition, phase, None), []
     gathered_at = transition.now if phase.gathered_at is None else phase.gathered_at
-    _gathered(transition, phase, gathered_at)
-    return [] if awaits_save(transition, round_, gathered_at) else new
+    phase = _gathered(transition, phase, gathered_at)
+    return phase, [] if awaits_save(transition, round_, gathered_at) else new
 
 
-def _gathered(transition: Transition, phase: Running, at: float | None) -> None:
+def _gathered(transition: Transition, phase: Running, at: float | None) -> Running:
     """Note since when all newcomers are there; the workers of a round that goes on without some stop at a save then."""
     changes = (at is None) is not (phase.gathered_at is None)
-    transition.update(replace(phase, gathered_at=at))
+    phase = transition.update(phase, replace(phase, gathered_at=at))
     for member in transition.state.in_round() if changes else ():
         shrink.repeat(transition, member, phase.round)
+    return phase
 
 
 def awaits_save(transition: Transition, round_: Round, since: float) -> bool:

@@ -239,7 +239,7 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
     entry.ends_with(transition, member, f"{member.pod} {why}")
     phase = transition.state.phase
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
-        transition.update(with_loss(phase, member.index))
+        transition.update(phase, with_loss(phase, member.index))
     if _trains(transition, member):
         assert isinstance(phase, Running)
         words = f"{member.pod} {why}"

@@ -58,7 +58,7 @@ def begin(
             transition.enter(trigger, rendezvous)
         case Rendezvous():
             workers = max(phase.workers, LastWorkers.STOPPED) if failures else phase.workers
-            transition.update(replace(phase, failures=(*phase.failures, *failures), workers=workers))
+            transition.update(phase, replace(phase, failures=(*phase.failures, *failures), workers=workers))
             return
         case Ended():
             raise AssertionError("no rendezvous follows the end")
@@ -105,14 +105,14 @@ def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
     phase = transition.state.phase
     if isinstance(phase, Rendezvous):
         origin = max(phase.origin, Origin.MAYBE_LOSS) if caused else phase.origin
-        transition.update(replace(phase, workers=max(phase.workers, LastWorkers.STOPPED), origin=origin))
+        transition.update(phase, replace(phase, workers=max(phase.workers, LastWorkers.STOPPED), origin=origin))
 
 
 def mark_never_begun(transition: Transition) -> None:
     """Record that a member never began the last round: its assignment was lost, so the others could not connect."""
     phase = transition.state.phase
     if isinstance(phase, Rendezvous):
-        transition.update(replace(phase, origin=max(phase.origin, Origin.MAYBE_LOSS)))
+        transition.update(phase, replace(phase, origin=max(phase.origin, Origin.MAYBE_LOSS)))
 
 
 def end_if_members_wait(transition: Transition) -> None:
@@ -205,8 +205,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
         past = PastRestart(
             transition.now, TrainingReason.REGROUPING, phase.reason, False, step=budget.reached_step(state)
         )
-        phase = replace(phase, stage=Stage.COLLECTING)
-        transition.update(phase)
+        phase = transition.update(phase, replace(phase, stage=Stage.COLLECTING))
         if phase.last_round is not None:
             transition.state = replace(transition.state, history=budget.remember(state.history, past))
             transition.record(TrainingReason.REGROUPING, f"Round {phase.last_round.id} ends: {phase.reason}")
@@ -217,10 +216,10 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
     if verdict.end is not None:
         transition.give_up(verdict.end)
         return None
-    phase = replace(phase, stage=Stage.COLLECTING, not_before=transition.now + verdict.pause, reason=verdict.message)
     transition.state = replace(transition.state, restarts=state.restarts + 1)
-    transition.update(phase)
-    return phase
+    not_before = transition.now + verdict.pause
+    collecting = replace(phase, stage=Stage.COLLECTING, not_before=not_before, reason=verdict.message)
+    return transition.update(phase, collecting)
 
 
 def _is_consequence(transition: Transition, phase: Rendezvous, failures: tuple[Failure, ...]) -> bool:

@@ -176,7 +176,7 @@ def notify_spares(transition: Transition) -> None:
         since = transition.now if phase.growing_since is None else phase.growing_since
         later = growth.awaits_save(transition, round_, since)
         words = f"round {round_.id} will restart with this pod{', after its next save' if later else ''}"
-        transition.update(replace(phase, growing_since=since))
+        transition.update(phase, replace(phase, growing_since=since))
     for member in waiting:
         transition.send(member, Hold(words, round_.id))
 
@@ -218,7 +218,9 @@ def done(transition: Transition, member: Member, message: Done) -> None:
         if isinstance(phase, Rendezvous) and phase.last_round is not None and message.round == phase.last_round.id:
             transition.put(member)
             last = replace(phase.last_round, done=phase.last_round.done | {member.index})
-            transition.update(replace(phase, last_round=last))  # why it leaves then: see `failures.leaves_because`
+            transition.update(
+                phase, replace(phase, last_round=last)
+            )  # why it leaves then: see `failures.leaves_because`
         return
     mark_done(transition, member)
     transition.reason = f"{member.pod} is done"
@@ -231,7 +233,7 @@ def mark_done(transition: Transition, member: Member) -> None:
     if isinstance(phase, Running) and phase.round.has(member.index):
         transition.put(replace(member, done=True))
         round_ = replace(phase.round, done=phase.round.done | {member.index})
-        transition.update(replace(phase, round=round_))
+        transition.update(phase, replace(phase, round=round_))
 
 
 def check_success(transition: Transition) -> None:
@@ -325,7 +327,7 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
     deadline = transition.now + min(seconds, CHECKPOINT_SECONDS)
     if phase.planned is not None:
         deadline, handles = min(phase.planned.deadline, deadline), phase.planned.handles or handles
-        transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline, handles=handles)))
+        transition.update(phase, replace(phase, planned=replace(phase.planned, deadline=deadline, handles=handles)))
         return
     if seconds <= 0 or not any(growth.may_save(phase.round, member) for member in transition.state.in_round()):
         grace = deadline - transition.now if handles else 0.0
@@ -333,7 +335,7 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
         return
     number = transition.state.requests + 1
     transition.state = replace(transition.state, requests=number)
-    transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number, handles)))
+    transition.update(phase, replace(phase, planned=PlannedRestart(reason, deadline, number, handles)))
     for member in transition.state.in_round():
         transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
 
@@ -348,11 +350,12 @@ def advance(transition: Transition, phase: Running) -> None:
             grace = max(planned.deadline - transition.now, 0.0) if planned.handles else 0.0
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)
         return
+    phase = entry.end_if_late(transition, phase)
     if entry.begin(transition, phase):
         return
-    if new := growth.newcomers(transition, phase):
-        phase = replace(phase, growing_since=None, gathered_at=None)
-        transition.update(phase)
+    phase, new = growth.newcomers(transition, phase)
+    if new:
+        phase = transition.update(phase, replace(phase, growing_since=None, gathered_at=None))
         plan_restart(transition, phase, f"{', '.join(new[:3])} joined", CHECKPOINT_SECONDS)
 
 

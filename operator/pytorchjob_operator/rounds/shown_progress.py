@@ -26,7 +26,7 @@ def record(transition: Transition, message: Heartbeat) -> None:
         if not round_.adopted:
             transition.state = replace(transition.state, round_cost=transition.now - round_.started_at)
     if round_ is not phase.round:
-        transition.update(replace(phase, round=round_))
+        transition.update(phase, replace(phase, round=round_))
 
 
 def _shows(message: Heartbeat) -> bool:

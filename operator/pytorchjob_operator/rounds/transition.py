@@ -1,6 +1,7 @@
 """One decision in progress: the state as it changes, and the commands and events so far. Used inside `decide` only."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import Finished, Stop, ToAgent
@@ -18,6 +19,9 @@ from pytorchjob_operator.rounds.phases import (
 )
 from pytorchjob_operator.rounds.state import Close, Command, JobEvent, JobState, Send
 from pytorchjob_operator.rounds.values import End, Member
+
+Changing = TypeVar("Changing", bound=Rendezvous | Running | Stalled)
+"""A phase whose data change while it lasts."""
 
 
 class Transition:
@@ -39,10 +43,15 @@ class Transition:
         self.state = replace(self.state, phase=phase)
         self.triggers.append(trigger)
 
-    def update(self, phase: Rendezvous | Running | Stalled) -> None:
-        """Change the data of the present phase."""
-        assert name_of(phase) is name_of(self.state.phase), f"{phase} is not the present phase"
-        self.state = replace(self.state, phase=phase)
+    def update(self, before: Changing, after: Changing) -> Changing:
+        """Change the data of the present phase; return it as it is now.
+
+        What comes from an earlier phase than the present one would take back what this decision has done meanwhile.
+        """
+        assert before is self.state.phase, f"{before} is not the present phase: {self.state.phase}"
+        assert name_of(after) is name_of(before), f"{after} is another phase"
+        self.state = replace(self.state, phase=after)
+        return after
 
     def put(self, member: Member) -> Member:
         """Store a member, and return it."""

@@ -35,7 +35,7 @@ def keep_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Me
     if _is_late(transition, phase):
         _time_out(transition, phase, waiting, words)
         return
-    transition.update(replace(phase, reported_at=transition.now))
+    transition.update(phase, replace(phase, reported_at=transition.now))
     transition.set_problem(TrainingReason.WAITING, words)
     for member in waiting:
         transition.send(member, Hold(words))
