@@ -496,7 +496,7 @@ class Agent(Sleeper):
         assert self.assigned is not None
         assert self.store is not None
         try:
-            agreement.offer(self.store, self.address, self.port)
+            agreement.offer(self.store, self.address, self.port, self.session.restarts)
         except RuntimeError:
             return False
         self.world.checks.offered(self.assigned)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pytorchjob_agent.contract.fields import MAX_COUNT
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, RoundId
 from pytorchjob_agent.rendezvous.contact import Contact
 from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
@@ -247,9 +248,13 @@ def all_left(store: SignedStore) -> bool:
     return store.has_all([f"bye/{rank}" for rank in ranks], ranks)
 
 
-def offer(store: SignedStore, address: str, port: int) -> None:
-    """Report to the others that this member waits for a round without the coordinator."""
-    store.write(f"again/{store.assigned.rank}", json.dumps([address, port]))
+def offer(store: SignedStore, address: str, port: int, restarts: int) -> None:
+    """Report to the others that this member waits for a round without the coordinator.
+
+    `restarts`: of the job, as far as this member has heard. The round's own number is older if it has gone on without
+    some of its members.
+    """
+    store.write(f"again/{store.assigned.rank}", json.dumps(_Offer(address, port, restarts)))
 
 
 def agree(store: SignedStore) -> Assigned | None:
@@ -258,13 +263,16 @@ def agree(store: SignedStore) -> Assigned | None:
     go = store.read(_AGREED, 0)
     if go is None:
         ranks = range(old.size)
-        if old.rank or not store.has_all([f"again/{rank}" for rank in ranks], ranks):
+        names = [f"again/{rank}" for rank in ranks]
+        if old.rank or not store.check(names):
             return None
-        go = store.read("again/0", 0)
-        if go is None:
+        offers = [_Offer.read(signed.value) for signed in store.read_all(names, ranks) if signed is not None]
+        if len(offers) < old.size:
             return None
-        store.write(_AGREED, go.value)
-    address, port = _place(go.value)
+        agreed = offers[0]._replace(restarts=max(old.restarts, *(each.restarts for each in offers)))
+        store.write(_AGREED, json.dumps(agreed))
+    else:
+        agreed = _Offer.read(go.value)
     id_ = RoundId(old.round.term, old.round.number, old.round.attempt + 1)
     return Assigned(
         round=id_,
@@ -272,9 +280,9 @@ def agree(store: SignedStore) -> Assigned | None:
         size=old.size,
         first_rank=old.first_rank,
         world_size=old.world_size,
-        master_address=address,
-        master_port=port,
-        restarts=old.restarts + 1,
+        master_address=agreed.address,
+        master_port=agreed.port,
+        restarts=agreed.restarts + 1,
         reason="agreed on without the coordinator",
         secret=next_secret(old.secret, id_),
         certificate=old.certificate,
@@ -282,9 +290,19 @@ def agree(store: SignedStore) -> Assigned | None:
     )
 
 
-def _place(text: str) -> tuple[str, int]:
-    """Return rank 0's next address and port. Raises ValueError."""
-    address, port = json.loads(text)
-    if not isinstance(address, str) or not isinstance(port, int) or not 1 <= port <= _MAX_PORT:
-        raise ValueError(f"{text[:80]!r} is not an address and a port")
-    return address, port
+class _Offer(NamedTuple):
+    """Where a member would serve the next round's store, and the restarts that it has heard of."""
+
+    address: str
+    port: int
+    restarts: int
+
+    @classmethod
+    def read(cls, text: str) -> "_Offer":
+        """Read what a member has written. Raises ValueError."""
+        address, port, restarts = json.loads(text)
+        if not isinstance(address, str) or not isinstance(port, int) or not 1 <= port <= _MAX_PORT:
+            raise ValueError(f"{text[:80]!r} is not an address and a port")
+        if not isinstance(restarts, int) or not 0 <= restarts <= MAX_COUNT:
+            raise ValueError(f"{text[:80]!r} has no number of restarts")
+        return cls(address, port, restarts)

@@ -65,6 +65,11 @@ class Client:
         """The commands that stand."""
         return self._session.inbox
 
+    @property
+    def restarts(self) -> int:
+        """Restarts of the job, as far as this member has heard."""
+        return self._session.restarts
+
     def away(self) -> float:
         """Return the seconds without the coordinator; 0 while it hears this agent."""
         return self._session.away(time.monotonic())

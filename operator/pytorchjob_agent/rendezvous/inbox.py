@@ -29,6 +29,8 @@ class Inbox:
 
     round: RoundId | None = None
     """The last round that this agent took part in."""
+    entered: int = 0
+    """The change by which it came back into `round`; 0: it has been there from the beginning."""
     assigned: Assigned | None = None
     """A later round, which has not begun yet."""
     restart: Restart | None = None
@@ -68,8 +70,8 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
     match message:
         case Assigned(round=id_, enters=number) if number:
             # It has been in this round, or has not begun it: what was said about that time is void.
-            known = inbox.round is None or id_ >= inbox.round
-            return replace(inbox, assigned=message, restart=None, shrink=None, hold="") if known else inbox
+            is_new = inbox.round is None or id_ > inbox.round or (id_ == inbox.round and number > inbox.entered)
+            return replace(inbox, assigned=message, restart=None, shrink=None, hold="") if is_new else inbox
         case Assigned(round=id_):
             return replace(inbox, assigned=message, hold="") if _is_later(inbox, id_) else inbox
         case Restart(round=id_):
@@ -98,13 +100,15 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
 
 def begin(inbox: Inbox, id_: RoundId) -> Inbox:
     """Return the inbox once a round has begun: commands about older rounds are void."""
-    assigned = inbox.assigned if inbox.assigned is not None and inbox.assigned.round > id_ else None
+    begins = inbox.assigned
+    entered = begins.enters if begins is not None and begins.round == id_ else 0
+    assigned = begins if begins is not None and begins.round > id_ else None
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
     request = inbox.checkpoint if inbox.checkpoint is not None and inbox.checkpoint.round == id_ else None
     save = inbox.save if inbox.save is not None and inbox.save.round == id_ else None
     shrink = inbox.shrink if inbox.round == id_ else None
-    begun = replace(inbox, round=id_, assigned=assigned, restart=restart, shrink=shrink, checkpoint=request, save=save)
-    return replace(begun, finished=False, hold="")
+    begun = replace(inbox, round=id_, entered=entered, assigned=assigned, restart=restart, shrink=shrink)
+    return replace(begun, checkpoint=request, save=save, finished=False, hold="")
 
 
 def skip(inbox: Inbox) -> Inbox:

@@ -152,7 +152,7 @@ class Membership:
         assert peers is not None
 
         def offer() -> bool:
-            agreement.offer(peers, address, port)
+            agreement.offer(peers, address, port, self.client.restarts)
             return True
 
         try:

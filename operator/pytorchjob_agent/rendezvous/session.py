@@ -187,6 +187,11 @@ class Session:
 
     # The standing.
 
+    @property
+    def restarts(self) -> int:
+        """Restarts of the job, as far as this member has heard."""
+        return self.standing.hello.restarts
+
     def stand(self, *then: Message, now: float = 0.0, **changes: object) -> None:
         """Change the standing: `changes` are fields of the hello. The coordinator receives `then` now and again.
 

@@ -31,16 +31,19 @@ def members(store: Store) -> Members:
 
 def test_members_agree_once_all_of_them_have_offered_and_rank_0_opens_the_round(members: Members) -> None:
     for rank in (1, 2):
-        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank)
+        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank, restarts=4 + rank)
     assert [agreement.agree(member) for member in members] == [None] * 3
-    agreement.offer(members[0], "10.0.0.9", 2009)
+    agreement.offer(members[0], "10.0.0.9", 2009, restarts=4)
     assert agreement.agree(members[1]) is None, "rank 0 has not opened it yet"
     agreed = [agreement.agree(member) for member in members]
     secrets = {place.secret for place in agreed if place is not None}
     assert len(secrets) == 1, "the next attempt's secret is the same for all"
     assert secrets.isdisjoint({ZERO.secret, ""}), "and a new one"
     reason, secret = "agreed on without the coordinator", secrets.pop()
-    changed = {"master_address": "10.0.0.9", "master_port": 2009, "restarts": 5, "reason": reason, "secret": secret}
+    heard = 4 + 2  # by one of them alone
+    changed = {
+        "master_address": "10.0.0.9", "master_port": 2009, "restarts": heard + 1, "reason": reason, "secret": secret
+    }  # fmt: skip
     assert agreed == [replace(place, round=RoundId(3, 7, 1), **changed) for place in PLACES]  # type: ignore[arg-type]
 
 

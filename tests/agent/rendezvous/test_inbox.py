@@ -1,5 +1,7 @@
 """Which orders stand: the newest of each kind, and none of a round that is over."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytorchjob_agent.contract.messages import (
@@ -53,6 +55,14 @@ HERE = Inbox(round=NOW)
 )
 def test_what_is_heard(message: object, field: str, stands: bool) -> None:
     assert bool(getattr(receive(HERE, message), field)) is stands  # type: ignore[arg-type]
+
+
+def test_it_comes_back_into_its_round_once_by_each_change() -> None:
+    again = replace(assigned(NOW), enters=2)
+    assert receive(HERE, again).assigned == again
+    back = begin(receive(HERE, again), NOW)
+    assert receive(back, again).assigned is None, "the same word, once more"
+    assert receive(back, replace(again, enters=4)).assigned is not None
 
 
 def test_of_two_rounds_the_later_one_stands() -> None:
