@@ -240,3 +240,13 @@ def test_nor_is_a_pod_that_has_a_problem_of_its_own() -> None:
     job.waits(2, incarnation="its container was started again")
     job.passes(5)
     assert (job.runs, silent(job)) == (True, [])
+
+
+def test_one_that_has_left_its_round_is_reported_too_if_it_never_comes() -> None:
+    """Its agent may be frozen while its workers still run: nobody else replaces the pod."""
+    job = leader_between_rounds(running(3, min_members=1, survive=True))
+    job.expect({index: expected(index) for index in range(3)})
+    for rank in (0, 2):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=3, left=(1,), change=1)
+    job.passes(12, heard=(0, 2), heard_ages=(3, 3))
+    assert (job.runs, silent(job)) == (True, ["uid-1"])

@@ -104,6 +104,9 @@ def unsettled(world: World) -> str:
 
 
 def _is_left_out(world: World, agent: Agent) -> bool:
-    """Return whether the members had gone on without this agent before the present leader came."""
+    """Return whether nobody can tell the present leader of it: the others had gone on without it, or are gone."""
+    if agent.assigned is None:
+        return True
     before = [id_ for id_ in world.checks.members if id_.term < world.leader.term]
-    return agent.assigned is None or (bool(before) and agent.assigned.round < max(before))
+    others = [each for each in world.checks.members[agent.assigned.round].values() if each is not agent]
+    return (bool(before) and agent.assigned.round < max(before)) or all(each.dead for each in others)

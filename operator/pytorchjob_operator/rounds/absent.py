@@ -11,10 +11,13 @@ from pytorchjob_operator.rounds.values import Round, SilentAgent
 
 
 def remember(transition: Transition, round_: Round | None) -> None:
-    """Take the absent pods for silent that have to be the unknown members of this round: no others are absent."""
+    """Take the absent pods for silent that have to be the unknown members of this round: no others are absent.
+
+    Also those that have left it: their workers may have been going on since, while the agent is frozen.
+    """
     if round_ is None or not round_.adopted:
         return
-    state, unknown, known = transition.state, round_.present.count(None), set(round_.present)
+    state, unknown, known = transition.state, round_.ranks.count(None), set(round_.ranks)
     if unknown == 0:
         return
     absent = [
