@@ -2,7 +2,7 @@
 
 It knows nothing of this project. With REPORTS it calls `progress`: a job that fails often and reports no steps ends.
 With SHARES_STATE it takes its steps from `steps`, so a lost rank comes back between two of them. Rank 0 saves when
-the benchmark writes a file, and all end when it writes another one.
+the benchmark writes a file, and all end when it writes another one. A rank that finds a third one takes all memory.
 """
 
 import os
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 FOLDER, WIDTH, DEPTH = Path(os.environ["FOLDER"]), int(os.environ["WIDTH"]), int(os.environ["DEPTH"])
 BATCH, STEPS = int(os.environ["BATCH"]), int(os.environ["STEPS"])
-SAVE, STOP, SAVED = FOLDER / "save", FOLDER / "stop", FOLDER / "saved.pt"
+SAVE, STOP, EAT, SAVED = FOLDER / "save", FOLDER / "stop", FOLDER / "eat", FOLDER / "saved.pt"
 
 if REPORTS := bool(os.environ.get("REPORTS")):
     from pytorchjob_agent import progress
@@ -49,6 +49,11 @@ for step in numbers:
     print(f"step {step} of {dist.get_world_size()} took {1000 * (now - last):.3f} ms at {time.time():.4f}", flush=True)
     if REPORTS:
         progress(step)
+    if EAT.exists():
+        EAT.unlink()
+        eaten = []
+        while True:  # until the kernel kills this process
+            eaten.append(bytearray(os.urandom(1 << 20)) * 64)
     if rank == 0 and SAVE.exists():
         SAVE.unlink()
         torch.save({"step": step, "model": model.state_dict()}, SAVED.with_suffix(".part"))

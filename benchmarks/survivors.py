@@ -1,4 +1,4 @@
-"""`python -m benchmarks.survivors kills|operations|cost|table`: workers that go on without a lost one.
+"""`python -m benchmarks.survivors kills|faults|returns|operations|cost|table`: workers that go on without a lost one.
 
 Real agents, workers and a real coordinator on this machine, without a cluster. A kill is SIGKILL of a random worker but
 rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of that process in it:
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
@@ -30,7 +30,7 @@ import click
 
 from e2e.conftest import KUBECONFIG, fresh_namespace, install, program
 from e2e.elastic import elastic, elastic_job, log, submit, with_env
-from e2e.faults import signal_process
+from e2e.faults import BOTH_WAYS, FROM_IT, TO_IT, cut_node, mend_node, signal_process
 from e2e.kubectl import Kubectl
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.rounds.values import Policy
@@ -46,8 +46,15 @@ MARKS = "<!-- begin: survivors.jsonl, written by python -m benchmarks.survivors 
 _STEP = re.compile(r"step (\d+) of (\d+) took ([\d.]+) ms at ([\d.]+)")
 _MILLION = {1: (256, 16, 64), 25: (1024, 24, 16), 100: (2048, 24, 16)}
 """Width, depth and batch of a model with so many million parameters."""
+_MEMORY = "1536Mi"
+_CUTS = {"cut off": BOTH_WAYS, "hears nothing": TO_IT, "is not heard": FROM_IT}
+FAULTS = ("stopped", *_CUTS, "out of memory")
+"""What happens to a worker, or to the node of its pod."""
+_PAUSE = re.compile(r"rank \d+ goes on after (\d+) ms")
 _UNWATCHED_SECONDS = 2.0
 """Seconds in which nothing looks at the job, because each look takes time of the cores that it trains on."""
+_AWAKE_SECONDS = 5.0
+"""How long a worker that was thought lost may try to do something."""
 
 
 @click.group()
@@ -120,6 +127,8 @@ class _OnKind:
         agent = {"survive": "Auto", "startMode": "Warm", "checkpoint": {"directory": self.folder, "memory": "256Mi"}}
         elastic = {"minReplicas": 1, "maxReplicas": size, "maxRestarts": 100_000}
         job = elastic_job(self.name, size, train=SCRIPT.read_text(), agent=agent, elasticPolicy=elastic)
+        [role] = job["spec"]["pytorchReplicaSpecs"].values()
+        role["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": _MEMORY}}
         submit(kubectl, with_env(job, {**env, "FOLDER": self.folder, "STEPS": "1000000", "REPORTS": "yes"}))
 
     def text(self, index: int) -> str:
@@ -146,8 +155,28 @@ class _OnKind:
     def is_ready(self) -> bool:
         return elastic(self._kubectl, self.name).get("survive") == ShrinkState.READY
 
-    def touch(self, name: str) -> None:
-        self._kubectl("exec", f"{self.name}-worker-0", "--", "touch", f"{self.folder}/{name}")
+    def touch(self, name: str, index: int = 0) -> None:
+        self._kubectl("exec", f"{self.name}-worker-{index}", "--", "touch", f"{self.folder}/{name}")
+
+    def strike(self, fault: str, index: int, pid: int) -> Callable[[], object]:
+        """Do something to a worker, or to its node; return what undoes it."""
+        pod = self._kubectl.get("pod", f"{self.name}-worker-{index}")
+        node = pod["spec"]["nodeName"]
+        if fault == "stopped":
+            signal_process(pod, "STOP", pid=pid)
+            return lambda: self._continue(index, pid)
+        if fault == "out of memory":
+            self.touch("eat", index)
+            return lambda: None
+        others = [self._kubectl.get("pod", f"{self.name}-worker-{each}") for each in range(self.size) if each != index]
+        assert node not in {each["spec"]["nodeName"] for each in others}, f"{node} has two workers"
+        cut_node(node, _CUTS[fault])
+        return lambda: mend_node(node, _CUTS[fault])
+
+    def _continue(self, index: int, pid: int) -> None:
+        """Let a stopped process go on; it may have been killed meanwhile, or its pod replaced."""
+        with suppress(AssertionError, ValueError, subprocess.CalledProcessError):
+            signal_process(self._kubectl.get("pod", f"{self.name}-worker-{index}"), "CONT", pid=pid)
 
 
 @contextmanager
@@ -225,6 +254,53 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
         "restarted": restarted,
         "back": [1000 * (new[0].at - new[0].took / 1000 - old[-1].at) for old, new in lives],
         "steps_again": [old[-1].number + 1 - new[0].number for old, new in lives],
+    }
+
+
+@cli.command()
+@click.option("--times", default=10, show_default=True, help="How often each fault shall be on record.")
+@click.option("--only", type=click.Choice(FAULTS), multiple=True, help="These faults alone.")
+def faults(times: int, only: Sequence[str]) -> None:
+    """Stop a worker, cut its node off, or let it take all memory, on the cluster of `make cluster`."""
+    width, depth, batch = _MILLION[1]
+    env = {"WIDTH": str(width), "DEPTH": str(depth), "BATCH": str(batch)}
+    with _trial(True, 3, env) as trial:
+        assert isinstance(trial, _OnKind)
+        for fault in only or FAULTS:
+            row = {"what": "fault", "fault": fault, "where": "kind", "size": 3, "million": 1}
+            kept = [each for each in _load() if row.items() <= each.items()]
+            for number in range(len(kept), times):
+                found = _fault(trial, fault, random.randrange(1, 3))
+                _keep({**row, **found})
+                click.echo(f"{fault}, {number + 1} of {times}: {found}")
+        trial.touch("stop")
+
+
+def _fault(trial: _OnKind, fault: str, lost: int) -> dict[str, Any]:
+    """Strike; return how long the others stood still in all, and how long the change alone took; undo it."""
+    others = [index for index in range(trial.size) if index != lost]
+    until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in others), 300)
+    before = [len(_lives(trial, index)) for index in others]
+    known = [len(_PAUSE.findall(trial.text(index))) for index in others]
+    undo = trial.strike(fault, lost, _pids(trial, lost)[-1])
+    try:
+        until(lambda: all(sum(step.size < trial.size for step in _last(trial, index)) > 20 for index in others), 120)
+    finally:
+        undo()
+    time.sleep(_AWAKE_SECONDS)
+    steps = [_last(trial, index) for index in others]
+    restarted = sum(len(_lives(trial, index)) > count for index, count in zip(others, before, strict=True))
+    trial.touch("save")
+    until(lambda: all(len(_lives(trial, at)) > count for at, count in zip(others, before, strict=True)), 300)
+    pauses = [_PAUSE.findall(trial.text(index))[count:] for index, count in zip(others, known, strict=True)]
+    numbers = [[step.number for step in each] for each in steps]
+    return {
+        "lost": lost,
+        "longest": [max(step.took for step in each[3:]) for each in steps],
+        "pauses": [float(each[0]) for each in pauses if each],
+        "median": statistics.median(step.took for each in steps for step in each),
+        "repeated": sum(len(each) - len(set(each)) for each in numbers),
+        "restarted": restarted,
     }
 
 
@@ -387,6 +463,7 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             shown = [statistics.median(back), back[min(int(0.95 * len(back)), len(back) - 1)], back[-1]]
             again = sum(map(max, (each["steps_again"] for each in part if "back" in each)))
             yield _row(what, *(f"{took:.0f} ms" for took in shown), "", "", again, "", f"{len(back)}", _run(part))
+    yield from _faults([each for each in found if each["what"] == "fault"])
     yield from _operations([each for each in found if each["what"] == "operation"])
     for million in sorted({each["million"] for each in found if each["what"] == "cost"}):
         part = [each for each in found if (each["what"], each.get("million")) == ("cost", million)]
@@ -407,6 +484,19 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _where(found: Mapping[str, Any]) -> str:
     return str(found.get("where", "local"))  # the first rows have none
+
+
+def _faults(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return two rows for each fault: how long the survivors stood still in all, and how long the change took."""
+    for fault in [fault for fault in FAULTS if fault in {each["fault"] for each in found}]:
+        part = [each for each in found if each["fault"] == fault]
+        counts = [sum(each[key] for each in part) for key in ("repeated", "restarted")]
+        for name, key in (("longest step of a survivor", "longest"), ("the change of the group alone", "pauses")):
+            took = sorted(each for row in part for each in row[key])
+            shown = [statistics.median(took), took[min(int(0.95 * len(took)), len(took) - 1)], took[-1]]
+            usual = f"{statistics.median(each['median'] for each in part):.0f} ms"
+            what = f"kind, 3 workers, one {fault}: {name}"
+            yield _row(what, *(f"{each:.0f} ms" for each in shown), "", usual, *counts, f"{len(part)}", _run(part))
 
 
 def _operations(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -41,9 +41,12 @@ find "/sys/fs/cgroup/freezer/docker/$1" -name freezer.state 2>/dev/null | while 
     if grep -qs FROZEN "$state"; then echo THAWED >"$state"; fi
 done
 """
+TO_IT, FROM_IT = "-i", "-o"
+BOTH_WAYS = f"{TO_IT} {FROM_IT}"
+"""Which packets of a node are dropped, as iptables says it."""
 _CUT = """
 for chain in INPUT OUTPUT FORWARD; do
-    for way in -i -o; do
+    for way in $3; do
         case $chain$way in INPUT-o | OUTPUT-i) continue ;; esac
         iptables --wait "$1" "$chain" $way eth0 -m comment --comment "$2" -j DROP
     done
@@ -115,17 +118,20 @@ def paused(node: str) -> Iterator[float]:
         resume_node(node)
 
 
-def cut_node(node: str) -> float:
-    """Drop every packet between a node with its pods and all others; what runs there runs on."""
+def cut_node(node: str, ways: str = BOTH_WAYS) -> float:
+    """Drop every packet between a node with its pods and all others; what runs there runs on.
+
+    `ways`: those to the node alone, or those from it.
+    """
     struck = time.time()
-    docker("exec", node, "sh", "-c", _CUT, "-", "-I", CUT)
+    docker("exec", node, "sh", "-c", _CUT, "-", "-I", CUT, ways)
     return struck
 
 
-def mend_node(node: str) -> None:
+def mend_node(node: str, ways: str = BOTH_WAYS) -> None:
     """Undo `cut_node`, if it was done."""
     if CUT in docker("exec", node, "iptables-save", "--table", "filter"):
-        docker("exec", node, "sh", "-c", _CUT, "-", "-D", CUT)
+        docker("exec", node, "sh", "-c", _CUT, "-", "-D", CUT, ways)
 
 
 @contextmanager
