@@ -216,7 +216,7 @@ def _counted(world: World, failures: int) -> None:
 
 
 def _behind_a_save(world: World) -> int:
-    """How many rounds may have begun without a coordinator because the workers let a lost member in behind a save.
+    """How many rounds may have begun because workers had saved to let a lost member in, and no coordinator answered.
 
     The members count each round that they agree on as a restart.
     """

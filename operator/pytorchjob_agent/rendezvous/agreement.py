@@ -16,7 +16,7 @@ from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, Roun
 from pytorchjob_agent.rendezvous.contact import Contact
 from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
 
-_OPENED, _RESTART, _AGREED = "opened", "wanted", "go"
+_OPENED, _RESTART, _AGREED, _COUNTED = "opened", "wanted", "go", "counted"
 _MAX_PORT = 65535
 _MOST_PARTS = 4
 NOTE_LIMIT = 2048
@@ -269,10 +269,11 @@ def agree(store: SignedStore) -> Assigned | None:
         offers = [_Offer.read(signed.value) for signed in store.read_all(names, ranks) if signed is not None]
         if len(offers) < old.size:
             return None
-        agreed = offers[0]._replace(restarts=max(old.restarts, *(each.restarts for each in offers)))
-        store.write(_AGREED, json.dumps(agreed))
+        host, restarts = offers[0], max(old.restarts, *(each.restarts for each in offers))
+        store.write(_COUNTED, str(restarts))
+        store.write(_AGREED, json.dumps([host.address, host.port]))  # as older agents write and read it
     else:
-        agreed = _Offer.read(go.value)
+        host, restarts = _Offer.read(go.value), max(old.restarts, _counted(store))
     id_ = RoundId(old.round.term, old.round.number, old.round.attempt + 1)
     return Assigned(
         round=id_,
@@ -280,14 +281,21 @@ def agree(store: SignedStore) -> Assigned | None:
         size=old.size,
         first_rank=old.first_rank,
         world_size=old.world_size,
-        master_address=agreed.address,
-        master_port=agreed.port,
-        restarts=agreed.restarts + 1,
+        master_address=host.address,
+        master_port=host.port,
+        restarts=restarts + 1,
         reason="agreed on without the coordinator",
         secret=next_secret(old.secret, id_),
         certificate=old.certificate,
         zone=old.zone,
     )
+
+
+def _counted(store: SignedStore) -> int:
+    """Return the restarts that rank 0 has counted; 0: an older agent, which does not say it."""
+    found = store.read(_COUNTED, 0)
+    digits = found is not None and found.value.isdecimal() and len(found.value) <= _LONGEST_NUMBER
+    return int(found.value) if found is not None and digits else 0
 
 
 class _Offer(NamedTuple):
@@ -299,8 +307,9 @@ class _Offer(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "_Offer":
-        """Read what a member has written. Raises ValueError."""
-        address, port, restarts = json.loads(text)
+        """Read what a member has written; an older agent does not say its restarts. Raises ValueError."""
+        address, port, *more = json.loads(text)
+        restarts = more[0] if more else 0
         if not isinstance(address, str) or not isinstance(port, int) or not 1 <= port <= _MAX_PORT:
             raise ValueError(f"{text[:80]!r} is not an address and a port")
         if not isinstance(restarts, int) or not 0 <= restarts <= MAX_COUNT:

@@ -98,11 +98,14 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
             return inbox
 
 
-def begin(inbox: Inbox, id_: RoundId) -> Inbox:
-    """Return the inbox once a round has begun: commands about older rounds are void."""
-    begins = inbox.assigned
-    entered = begins.enters if begins is not None and begins.round == id_ else 0
-    assigned = begins if begins is not None and begins.round > id_ else None
+def begin(inbox: Inbox, id_: RoundId, entered: int = 0) -> Inbox:
+    """Return the inbox once a round has begun: commands about older rounds are void.
+
+    `entered`: the change by which the agent comes back into this round.
+    """
+    next_ = inbox.assigned
+    later = next_ is not None and (next_.round > id_ or (next_.round == id_ and next_.enters > entered))
+    assigned = next_ if later else None
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
     request = inbox.checkpoint if inbox.checkpoint is not None and inbox.checkpoint.round == id_ else None
     save = inbox.save if inbox.save is not None and inbox.save.round == id_ else None
@@ -113,7 +116,8 @@ def begin(inbox: Inbox, id_: RoundId) -> Inbox:
 
 def skip(inbox: Inbox) -> Inbox:
     """Return the inbox without a round that has ended before it began."""
-    return inbox if inbox.assigned is None else replace(begin(inbox, inbox.assigned.round), restart=None)
+    next_ = inbox.assigned
+    return inbox if next_ is None else replace(begin(inbox, next_.round, next_.enters), restart=None)
 
 
 def ended(inbox: Inbox) -> RoundId | None:

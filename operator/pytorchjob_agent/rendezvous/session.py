@@ -219,7 +219,7 @@ class Session:
         missed: tuple[Message, ...] = ()
         if agreed:
             missed = (Resumed(assigned.round, assigned.restarts, assigned.reason, 0.0), *failures)
-        self.inbox = commands.begin(self.inbox, assigned.round)
+        self.inbox = commands.begin(self.inbox, assigned.round, assigned.enters)
         if not agreed:  # otherwise no coordinator has assigned it
             self._assigned_at = self._heard
             self.stand(past_failures=assigned.past_failures)

@@ -9,11 +9,15 @@ from dataclasses import replace
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Round, SilentAgent
 
+NEW_POD_SECONDS = 60.0
+"""How much longer an agent may be silent whose pod may be new: its container may have to load something first."""
+
 
 def remember(transition: Transition, round_: Round | None) -> None:
     """Take the absent pods for silent that have to be the unknown members of this round: no others are absent.
 
-    Also those that have left it: their workers may have been going on since, while the agent is frozen.
+    Also those that have left it: their workers may have been going on since, while the agent is frozen. But such a pod
+    may also be a new one, and its agent has yet to start.
     """
     if round_ is None or not round_.adopted:
         return
@@ -26,5 +30,6 @@ def remember(transition: Transition, round_: Round | None) -> None:
         if index not in state.members and not (index in known or pod.problem or pod.succeeded)
     ]
     if 0 < len(absent) <= unknown and any(index not in state.silent for index, _ in absent):
-        found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
+        since = round_.started_at + (0.0 if None in round_.present else NEW_POD_SECONDS)
+        found = {index: SilentAgent(pod.pod_uid, since) for index, pod in absent}
         transition.state = replace(state, silent={**found, **state.silent})

@@ -386,7 +386,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         return
     _take_rank(transition, member, message, phase)
     _learn_left(transition, message)
-    shrink.repeat(transition, member, known)
+    shrink.repeat(transition, member, transition.state.round or known)
     if phase.planned is not None:
         planned = phase.planned
         seconds = planned.deadline - transition.now

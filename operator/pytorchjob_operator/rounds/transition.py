@@ -46,7 +46,7 @@ class Transition:
     def update(self, before: Changing, after: Changing) -> Changing:
         """Change the data of the present phase; return it as it is now.
 
-        What comes from an earlier phase than the present one would take back what this decision has done meanwhile.
+        `before` has to be the phase that the state has now: an older copy would undo changes of this decision.
         """
         assert before is self.state.phase, f"{before} is not the present phase: {self.state.phase}"
         assert name_of(after) is name_of(before), f"{after} is another phase"

@@ -87,9 +87,16 @@ def test_another_member_cannot_prove_that_the_store_is_the_rounds(store: Store) 
 
 def test_rank_0_does_not_open_a_round_with_the_address_of_another_member(members: list[SignedStore]) -> None:
     for rank in (1, 2):
-        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank)
+        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank, restarts=4)
     members[1].write("again/0", '["10.0.0.6", 6666]')
     assert agreement.agree(members[0]) is None
+
+
+def test_older_agents_say_no_restarts(members: list[SignedStore]) -> None:
+    for rank in range(3):
+        members[rank].write(f"again/{rank}", f'["10.0.0.{rank}", {2000 + rank}]')
+    agreed = [agreement.agree(member) for member in members]
+    assert [each and each.restarts for each in agreed] == [ZERO.restarts + 1] * 3
 
 
 def test_the_next_rounds_secret_is_of_that_round(members: list[SignedStore]) -> None:

@@ -60,9 +60,11 @@ def test_what_is_heard(message: object, field: str, stands: bool) -> None:
 def test_it_comes_back_into_its_round_once_by_each_change() -> None:
     again = replace(assigned(NOW), enters=2)
     assert receive(HERE, again).assigned == again
-    back = begin(receive(HERE, again), NOW)
+    back = begin(receive(HERE, again), NOW, 2)
     assert receive(back, again).assigned is None, "the same word, once more"
-    assert receive(back, replace(again, enters=4)).assigned is not None
+    later = receive(back, replace(again, enters=4))
+    assert later.assigned is not None
+    assert begin(later, NOW, 2).assigned is not None, "it came while the workers of the one before began"
 
 
 def test_of_two_rounds_the_later_one_stands() -> None:
