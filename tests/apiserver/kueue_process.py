@@ -27,6 +27,7 @@ PROGRAM = BIN / "kueue"
 MANIFESTS = BIN / "kueue.yaml"
 BUILT = PROGRAM.is_file() and MANIFESTS.is_file()
 PYTORCHJOB = "kubeflow.org/pytorchjob"
+EXTERNAL = "PyTorchJob.v1.kubeflow.org"
 POD = "pod"
 PREFIX = "kueue.x-k8s.io/"
 LABEL_PRIORITY = f"{PREFIX}priority-class"
@@ -116,7 +117,7 @@ class KueueProcess(WebhookProcess):
             **({"visibilityServer": {"bindPort": self._places_port}} if self._places_port is not None else {}),
             "integrations": {
                 "frameworks": frameworks,
-                **({"externalFrameworks": ["PyTorchJob.v1.kubeflow.org"]} if self._external else {}),
+                **({"externalFrameworks": [EXTERNAL]} if self._external else {}),
             },
             **self._given,
         }
@@ -140,7 +141,7 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 def _add_queue(jobs: Jobs, cpus: int) -> None:
-    made = jobs.plane.apply(flavor(), _kueue("WorkloadPriorityClass", {"name": HIGH}, value=1000))
+    made = jobs.plane.apply(flavor(), resource("WorkloadPriorityClass", {"name": HIGH}, value=1000))
     assert made.returncode == 0, made.stderr
     add_queue(jobs, QUEUE, cpus)
 
@@ -153,12 +154,12 @@ def add_queue(jobs: Jobs, name: str, cpus: int, **spec: Any) -> None:
 
 def flavor(name: str = _FLAVOR, **spec: Any) -> Object:
     """A flavor; that of most queues has no name of its own."""
-    return _kueue("ResourceFlavor", {"name": name}, spec=spec)
+    return resource("ResourceFlavor", {"name": name}, spec=spec)
 
 
 def topology(name: str, *labels: str) -> Object:
     """A hierarchy of places, by the labels of nodes that name them, the widest first."""
-    return _kueue("Topology", {"name": name}, spec={"levels": [{"nodeLabel": label} for label in labels]})
+    return resource("Topology", {"name": name}, spec={"levels": [{"nodeLabel": label} for label in labels]})
 
 
 def queue(namespace: str, name: str, cpus: int | str, *, flavor: str = _FLAVOR, **spec: Any) -> tuple[Object, Object]:
@@ -172,12 +173,12 @@ def queue(namespace: str, name: str, cpus: int | str, *, flavor: str = _FLAVOR, 
     }
     whole = f"{namespace}-{name}"
     return (
-        _kueue("ClusterQueue", {"name": whole}, spec=cluster_queue),
-        _kueue("LocalQueue", {"name": name, "namespace": namespace}, spec={"clusterQueue": whole}),
+        resource("ClusterQueue", {"name": whole}, spec=cluster_queue),
+        resource("LocalQueue", {"name": name, "namespace": namespace}, spec={"clusterQueue": whole}),
     )
 
 
-def _kueue(kind: str, metadata: Object, **rest: Any) -> Object:
+def resource(kind: str, metadata: Object, **rest: Any) -> Object:
     return {"apiVersion": f"{PREFIX}v1beta2", "kind": kind, "metadata": metadata, **rest}
 
 
@@ -238,6 +239,7 @@ def submit(
     master: int = 1,
     elastic: Object | None = None,
     cpus: int = 1,
+    managed_by: str | None = None,
     **policy: Any,
 ) -> None:
     """Submit a job whose pods ask for so many processors each; `pods` is the metadata of its templates."""
@@ -251,6 +253,7 @@ def submit(
     }
     metadata = {"name": name, "namespace": jobs.namespace, "labels": labels or {}}
     spec = {"pytorchReplicaSpecs": roles, "runPolicy": policy, **({"elasticPolicy": elastic} if elastic else {})}
+    spec |= {"managedBy": managed_by} if managed_by else {}
     made = jobs.plane.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec})
     assert made.returncode == 0, made.stderr
 

@@ -9,11 +9,13 @@ from aiohttp import web
 from pytorchjob_operator.control.pace import FREE
 from pytorchjob_operator.control.reconcile import FENCED, SOON
 from pytorchjob_operator.errors import Conflict, RequestRefused, Unavailable
-from pytorchjob_operator.names import LossCause
+from pytorchjob_operator.names import KUEUE_PREBUILT, LABEL_KUEUE_QUEUE, ChildKind, LossCause
+from pytorchjob_operator.observed import Options
 from tests.control.world import JOBS, PODS, SERVICES, World, creates_pod, owned_by, quota
 from tests.factories import JOB_UID, make_job
 from tests.fakes.apiserver import Request, failure
 
+WORKLOADS = "apis/kueue.x-k8s.io/v1beta2/workloads"
 ALL = ["x-master-0", "x-worker-0", "x-worker-1", "x-worker-2"]
 
 
@@ -80,6 +82,20 @@ async def test_a_name_that_belongs_to_another_is_told_and_left_alone(world: Worl
     assert world.conditions["ReplicaFailure"] == "NameTaken"
     assert world.events == ["NameTaken"]
     assert world.asked()[("delete", "pods")] == 0
+
+
+async def test_a_workload_that_was_made_for_a_job_becomes_its_child(world: World) -> None:
+    made = {"name": "made-before", "namespace": "ns", "labels": {"kueue.x-k8s.io/multikueue-origin": "manager"}}
+    world.api.put(WORKLOADS, {"kind": "Workload", "metadata": made, "spec": {"podSets": []}})
+    world.caches.options = Options(kueue=True)
+    world.submit(make_job(meta={"labels": {LABEL_KUEUE_QUEUE: "q"}, "annotations": {KUEUE_PREBUILT: "made-before"}}))
+    await world.reconcile()
+    [child] = world.caches.children[ChildKind.WORKLOAD].by_owner(JOB_UID)
+    kept = world.api.objects[WORKLOADS]["ns", "made-before"]
+    assert (child.name, kept["spec"]) == ("made-before", {"podSets": []})
+    assert made["labels"].items() <= kept["metadata"]["labels"].items()
+    await world.reconcile()
+    assert world.pods == [], "it waits for the queue"
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,25 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import ConditionType, PyTorchJob
-from pytorchjob_operator.names import ANNOTATION_SPEC_HASH, LABEL_KUEUE_QUEUE, ChildKind
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.names import (
+    ANNOTATION_SPEC_HASH,
+    KUEUE_PREBUILT,
+    LABEL_KUEUE_ORIGIN,
+    LABEL_KUEUE_QUEUE,
+    ChildKind,
+)
 from pytorchjob_operator.observed import Child, ClusterKind, ClusterObject, Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeletePod, ReportWorkload, UpdateChild
+from pytorchjob_operator.plan.writes import (
+    CreateChild,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    ReportWorkload,
+    UpdateChild,
+)
 from pytorchjob_operator.workload import Standing, Workload, reported
 from tests.factories import at, make_job, make_service, make_template
 
@@ -27,7 +41,7 @@ FLAVOR = {"spec": {"nodeLabels": {"gpu": "h100"}, "tolerations": [{"key": "gpu",
 def elastic(workers: int = 4, least: int = 2, **given: Any) -> PyTorchJob:
     """A job of workers alone that trains from so many on."""
     policy = {"minReplicas": least, "maxReplicas": 8}
-    return make_job(master=None, workers=workers, elasticPolicy=policy, meta={"labels": QUEUE}, **given)
+    return make_job(master=None, workers=workers, elasticPolicy=policy, **{"meta": {"labels": QUEUE}, **given})
 
 
 class Cluster:
@@ -449,6 +463,99 @@ def test_pods_wait_for_their_place_in_a_topology() -> None:
     assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
     assert body["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "worker"
     assert body["metadata"]["annotations"]["kueue.x-k8s.io/workload"] == NEEDED
+
+
+def handed_over(**given: Any) -> PyTorchJob:
+    """A job that MultiKueue hands to another cluster."""
+    return elastic(managedBy="kueue.x-k8s.io/multikueue", **given)
+
+
+def copied(found: Cluster, kind: ConditionType, active: int = 0) -> None:
+    """The status of the job in the other cluster, as MultiKueue copies it."""
+    status = {"conditions": [{"type": kind, "status": "True"}], "replicaStatuses": {"Worker": {"active": active}}}
+    found.job = found.job.model_copy(update={"status": JobStatus.model_validate(status)})
+    found.settle()
+
+
+def test_multikueue_hands_a_job_over_by_its_workload() -> None:
+    found = Cluster(handed_over()).settle()
+    assert (sorted(found.workloads), found.pods, found.others) == ([NEEDED], {}, {})
+    assert [each["count"] for each in found.workloads[NEEDED]["spec"]["podSets"]] == [2]
+    found.admit(NEEDED)
+    assert (sorted(found.workloads), found.pods, found.others) == ([NEEDED], {}, {}), (
+        "the pods are in the other cluster"
+    )
+    assert found.state(NEEDED).ready is None
+    copied(found, ConditionType.RUNNING, active=2)
+    assert found.state(NEEDED).ready is True
+    copied(found, ConditionType.SUCCEEDED)
+    assert found.state(NEEDED).standing is Standing.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("reason", "active", "standing"),
+    [
+        ("Preempted", 2, Standing.EVICTED),
+        ("Preempted", 0, Standing.QUEUED),
+        ("AdmissionCheck", 2, Standing.QUEUED),
+    ],
+)
+def test_quota_is_given_back_once_the_pods_in_the_other_cluster_are_gone(
+    reason: str, active: int, standing: Standing
+) -> None:
+    found = Cluster(handed_over()).settle().admit(NEEDED)
+    copied(found, ConditionType.RUNNING, active)
+    found.evict(NEEDED, reason)
+    assert found.state(NEEDED).standing is standing
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(handed_over(runPolicy={"suspend": True}), id="suspended"),
+        pytest.param(handed_over(meta={"labels": {}}), id="in no queue"),
+        pytest.param(elastic(runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}), id="by the field of v1"),
+    ],
+)
+def test_a_job_that_is_in_no_queue_is_not_handed_over(job: PyTorchJob) -> None:
+    found = Cluster(handed_over()).settle()
+    found.job = job
+    assert [type(write) for write in found.plan().writes] in ([], [DeleteChild])
+    assert Cluster(job).settle().workloads == {}
+
+
+def test_a_job_that_is_handed_over_follows_its_size_and_its_priority() -> None:
+    found = Cluster(handed_over()).settle()
+    found.job = handed_over(least=3)
+    found.settle()
+    assert found.workloads[NEEDED]["spec"]["podSets"][0]["count"] == 3
+    first = found.admit(NEEDED).workloads[NEEDED]["metadata"]["uid"]
+    found.job = handed_over(least=4)
+    found.settle()
+    assert found.workloads[NEEDED]["metadata"]["uid"] != first, "Kueue admits it anew, as it is now"
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_in_the_other_cluster_a_job_has_the_workload_that_was_made_for_it(where: str) -> None:
+    meta = {"labels": QUEUE | {"kueue.x-k8s.io/priority-class": "not-here"}, "annotations": {}}
+    meta[where] = meta[where] | {KUEUE_PREBUILT: "made-before"}
+    found = Cluster(make_job(workers=1, meta=meta))
+    found.cluster[ClusterObject(ClusterKind.WORKLOAD_PRIORITY_CLASS, "not-here")] = None  # the Workload has a priority
+    [write] = [write for write in found.plan().writes if isinstance(write, CreateChild)]
+    assert (write.body["metadata"]["name"], write.adopts) == ("made-before", True)
+    found.settle().admit("made-before")
+    assert sorted(found.pods) == ["x-master-0", "x-worker-0"]
+
+
+def test_what_multikueue_has_made_has_no_ttl() -> None:
+    ended = {"conditions": [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}
+    for labels, deletes in ((QUEUE, True), (QUEUE | {LABEL_KUEUE_ORIGIN: "manager"}, False)):
+        job = make_job(
+            runPolicy={"ttlSecondsAfterFinished": 1},
+            meta={"labels": labels},
+            status=JobStatus.model_validate(ended),
+        )
+        assert any(isinstance(write, DeleteJob) for write in Cluster(job).plan().writes) is deletes
 
 
 def _play(most: int) -> Cluster:

@@ -89,8 +89,8 @@ class Applier:
         match write:
             case CreatePod() | CreateReserve():
                 self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
-            case CreateChild(kind, body):
-                self._keep(kind, await self._create(job, CHILDREN[kind], dict(body)))
+            case CreateChild(kind, body, adopts):
+                self._keep(kind, await self._create(job, CHILDREN[kind], dict(body), adopts=adopts))
             case UpdateChild(kind, uid, body):
                 await self._update(job, kind, uid, dict(body))
             case ReportWorkload():
@@ -104,7 +104,9 @@ class Applier:
                 await self._delete(JOBS, job, name, uid)
                 self.caches.jobs.forget(uid)
 
-    async def _create(self, job: PyTorchJob, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+    async def _create(
+        self, job: PyTorchJob, resource: Resource, body: dict[str, Any], *, adopts: bool = False
+    ) -> dict[str, Any]:
         """Create a child; if this job already has a child of that name, the cache was behind: return that child."""
         try:
             return await self.client.create(resource, job.metadata.namespace, body)
@@ -113,6 +115,8 @@ class Applier:
                 raise
         name = body["metadata"]["name"]
         found = await self.client.get(resource, job.metadata.namespace, name)
+        if adopts and controller_uid(found["metadata"]) is None and not found["metadata"].get("deletionTimestamp"):
+            return await self.client.update(resource, job.metadata.namespace, _owned(found, body))
         if controller_uid(found["metadata"]) != job.metadata.uid:
             raise _taken(resource, found["metadata"], job)
         return found
@@ -207,6 +211,14 @@ def _merged(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     meta, new = live["metadata"], wanted["metadata"]
     texts = {key: {**(meta.get(key) or {}), **new[key]} for key in ("labels", "annotations")}
     return {**live, "metadata": {**meta, **texts}, "spec": {**(live.get("spec") or {}), **wanted["spec"]}}
+
+
+def _owned(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the live object with the owner, the labels and the annotations of the wanted one."""
+    meta, new = live["metadata"], wanted["metadata"]
+    texts = {key: {**(meta.get(key) or {}), **new[key]} for key in ("labels", "annotations")}
+    owners = [*(meta.get("ownerReferences") or ()), *new["ownerReferences"]]
+    return {**live, "metadata": {**meta, **texts, "ownerReferences": owners}}
 
 
 def _together(refusals: Sequence[Refusal]) -> Refusal | None:

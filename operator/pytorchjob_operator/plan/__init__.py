@@ -15,7 +15,7 @@ from datetime import datetime
 
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import Forget
-from pytorchjob_operator.model import PyTorchJob, with_defaults
+from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
@@ -60,7 +60,7 @@ def make_plan(seen: Observed) -> Plan:
     """Decide what to do about one job, from one observation of it."""
     hands_off = _hands_off(seen.job)
     if hands_off:
-        return Plan(reason=hands_off, coordinator=Forget())
+        return _hand_over(seen, hands_off)
     context, end = _evaluate(seen), ending.ended(seen.job)
     plan = _plan_running(context) if end is None else ending.make_plan(seen, end)
     plan = stuck_pods.add(seen, plan)
@@ -129,6 +129,22 @@ def _hands_off(job: PyTorchJob) -> str | None:
     if not lifecycle.is_ours(job):
         return f"the job is managed by {lifecycle.manager(job)}"
     return None
+
+
+def _hand_over(seen: Observed, reason: str) -> Plan:
+    """Write nothing for a job of another controller, except the Workload that MultiKueue needs.
+
+    Kueue's adapter for external frameworks reads `spec.managedBy` alone.
+    """
+    job = seen.job
+    if job.spec.managed_by is not ManagedBy.MULTIKUEUE or job.metadata.deletion_timestamp:
+        return Plan(reason=reason, coordinator=Forget())
+    if (end := ending.ended(job)) is not None:
+        plan = ending.make_plan(seen, end)
+        return replace(plan, reason=f"{reason}; {plan.reason}", coordinator=Forget())
+    asks, writes = queue.hand_over(seen, with_defaults(job))
+    needs = _rare_kinds(seen, job) & {ChildKind.WORKLOAD} & seen.unserved.keys()
+    return Plan(reason=reason, writes=writes, coordinator=Forget(), cluster=asks, needs=needs)
 
 
 def _result(context: Context) -> Outcome:

@@ -6,6 +6,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from pytorchjob_operator import names
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
 from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
@@ -39,9 +40,12 @@ def make_plan(seen: Observed, end: ConditionType) -> Plan:
 
 
 def expiry(job: PyTorchJob) -> datetime | None:
-    """Return when ttlSecondsAfterFinished have passed since the job's end; None without a TTL."""
+    """Return when ttlSecondsAfterFinished have passed since the job's end; None without a TTL.
+
+    What MultiKueue has made here, it deletes: it would take a job that is gone for one that has to run again.
+    """
     seconds = job.spec.run_policy.ttl_seconds_after_finished
-    if seconds is None:
+    if seconds is None or names.LABEL_KUEUE_ORIGIN in job.metadata.labels:
         return None
     completed = job.status.completion_time or max(
         (

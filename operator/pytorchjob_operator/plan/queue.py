@@ -45,6 +45,8 @@ _OF_POD = (
 """What Kueue reads of a pod: its requests, and where it may run. Other parts differ from pod to pod."""
 
 
+_CHECK_FAILED = "AdmissionCheck"
+"""The reason of an eviction by MultiKueue: the job was evicted in the other cluster, or that is lost."""
 _UNSAID = {
     Reason.QUEUE_EVICTED: "Kueue has taken back its quota",
     Reason.QUEUE_CHECKS: "admission checks are not ready",
@@ -131,7 +133,7 @@ def decide(seen: Observed, job: PyTorchJob) -> Queueing:
 
 def parts(job: PyTorchJob) -> Iterator[Part]:
     """Yield the parts of a job: the one that it needs first, then one for each further worker of an elastic job."""
-    elastic, name = job.spec.elastic_policy, names.workload_name(job.metadata.name)
+    elastic, name = job.spec.elastic_policy, _name(job)
     workers = replicas.count(job, ReplicaType.WORKER)
     least = workers if elastic is None or elastic.min_replicas is None else min(elastic.min_replicas, workers)
     wanted = tuple(replicas.wanted(job))
@@ -139,6 +141,62 @@ def parts(job: PyTorchJob) -> Iterator[Part]:
     yield Part(name, tuple(replica for replica in wanted if replica not in further), needed=True)
     for replica in further:
         yield Part(f"{name}.{replica.type.label}-{replica.index}", (replica,), needed=False)
+
+
+def _name(job: PyTorchJob) -> str:
+    """Return the name of the Workload for what the job needs."""
+    return _prebuilt(job) or names.workload_name(job.metadata.name)
+
+
+def _prebuilt(job: PyTorchJob) -> str:
+    """Return the name of the Workload that was made for the job before it; empty: none was."""
+    meta = job.metadata
+    return meta.annotations.get(names.KUEUE_PREBUILT) or meta.labels.get(names.KUEUE_PREBUILT, "")
+
+
+def hand_over(seen: Observed, job: PyTorchJob) -> tuple[frozenset[ClusterObject], tuple[Write, ...]]:
+    """Return what makes the Workload by which MultiKueue hands the job to another cluster, and what to read for it.
+
+    It is for what the job needs: in the other cluster an elastic job has Workloads of its own for further workers.
+    MultiKueue copies the job's status back.
+    """
+    if not owns(seen) or ChildKind.WORKLOAD in seen.unserved:
+        return frozenset(), ()
+    needed, child = next(parts(job)), _found(seen).get(_name(job))
+    if child is not None and child.deleting:
+        return frozenset(), ()
+    if job.spec.run_policy.suspend:
+        return frozenset(), () if child is None else (DeleteChild(child.kind, child.name, child.uid),)
+    if child is not None and (child.workload or Workload()).reserved:
+        return frozenset(), tuple(_with_quota(seen, job, needed, child, child.workload or Workload()))
+    priority, asks, _ = _priority(seen, job)
+    if priority is None:
+        return asks, ()
+    body = _body(job, needed, priority)
+    if child is None:
+        return asks, (CreateChild(ChildKind.WORKLOAD, body),)
+    differs = _differs(child, child.workload or Workload(), body)
+    return asks, (UpdateChild(child.kind, child.uid, body),) if differs else ()
+
+
+def _with_quota(seen: Observed, job: PyTorchJob, part: Part, child: Child, state: Workload) -> Iterator[Write]:
+    """Yield what the owner of a Workload does whose pods are in another cluster, as the copied status shows them."""
+    counts = job.status.replica_statuses
+    active = any(role.active for role in (counts.master, counts.worker) if role) if counts else False
+    if state.standing is Standing.EVICTED:
+        if not active or state.reason == _CHECK_FAILED:  # the status of an evicted job there is not copied any more
+            yield ReportWorkload(child.name, child.uid, released(state), seen.now)
+    elif _size(child.spec_hash) != _size(_hash(job, part)):
+        yield DeleteChild(child.kind, child.name, child.uid)
+    elif state.standing is Standing.ADMITTED and (ready := job.status.holds(ConditionType.RUNNING)) is not bool(
+        state.ready
+    ):
+        yield ReportWorkload(child.name, child.uid, WorkloadReport((_ready(ready),)), seen.now)
+
+
+def _ready(ready: bool) -> WorkloadCondition:
+    why = ("Started", "All pods run") if ready else ("WaitForRecovery", "A pod was lost, or has not started")
+    return WorkloadCondition("PodsReady", ready, *why)
 
 
 def writes(seen: Observed, job: PyTorchJob, queueing: Queueing) -> Iterator[Write]:
@@ -151,25 +209,28 @@ def writes(seen: Observed, job: PyTorchJob, queueing: Queueing) -> Iterator[Writ
     found, wanted = _found(seen), {part.name for part in parts}
     for part in parts:
         child = found.get(part.name)
-        if queueing.priority is None or (child is not None and child.deleting):
-            continue
-        body = _body(job, part, queueing.priority)
-        if child is None:
-            yield CreateChild(ChildKind.WORKLOAD, body)
-        else:
-            yield from _converge(seen, part, child, body)
+        if child is not None:
+            if not child.deleting:
+                yield from _converge(seen, job, part, child, queueing.priority)
+        elif part.needed and _prebuilt(job):  # it has its priority
+            body = _body(job, part, queueing.priority or Priority())
+            yield CreateChild(ChildKind.WORKLOAD, body, adopts=True)
+        elif queueing.priority is not None:
+            yield CreateChild(ChildKind.WORKLOAD, _body(job, part, queueing.priority))
     for child in found.values():
         if not child.deleting and child.name not in wanted and not _pods_of(seen, child.name):
             yield DeleteChild(child.kind, child.name, child.uid)
 
 
-def _converge(seen: Observed, part: Part, child: Child, body: Mapping[str, Any]) -> Iterator[Write]:
-    state, spec = child.workload or Workload(), body["spec"]
-    wanted = body["metadata"]["annotations"][names.ANNOTATION_SPEC_HASH]
+def _converge(
+    seen: Observed, job: PyTorchJob, part: Part, child: Child, priority: "Priority | None"
+) -> Iterator[Write]:
+    state = child.workload or Workload()
     if not state.reserved:
-        if child.spec_hash != wanted or (state.queue, state.priority) != (spec["queueName"], spec["priority"]):
+        body = None if priority is None else _body(job, part, priority)
+        if body is not None and _differs(child, state, body):
             yield UpdateChild(child.kind, child.uid, body)
-    elif _size(child.spec_hash) != _size(wanted) or state.standing is Standing.FINISHED:
+    elif _size(child.spec_hash) != _size(_hash(job, part)) or state.standing is Standing.FINISHED:
         if not _pods(seen, part):  # Kueue admits it anew, as it is now
             yield DeleteChild(child.kind, child.name, child.uid)
     elif state.standing is Standing.EVICTED:
@@ -179,14 +240,19 @@ def _converge(seen: Observed, part: Part, child: Child, body: Mapping[str, Any])
         yield ReportWorkload(child.name, child.uid, report, seen.now)
 
 
+def _differs(child: Child, state: Workload, body: Mapping[str, Any]) -> bool:
+    """Return whether a Workload without quota is not what it is to be."""
+    wanted, spec = body["metadata"]["annotations"][names.ANNOTATION_SPEC_HASH], body["spec"]
+    return child.spec_hash != wanted or (state.queue, state.priority) != (spec["queueName"], spec["priority"])
+
+
 def _report(seen: Observed, part: Part, state: Workload) -> WorkloadReport | None:
     """Return what Kueue does not know of the pods of an admitted Workload."""
     pods = _pods(seen, part)
     ready = len(pods) == len(part.replicas) and all(pod.active or pod.succeeded for pod in pods)
     conditions: tuple[WorkloadCondition, ...] = ()
     if ready is not bool(state.ready):
-        why = ("Started", "All pods run") if ready else ("WaitForRecovery", "A pod was lost, or has not started")
-        conditions = (WorkloadCondition("PodsReady", ready, *why),)
+        conditions = (_ready(ready),)
     done = {
         role.label: sum(pod.succeeded for pod in pods if pod.replica_type is role)
         for role in ReplicaType
@@ -235,7 +301,7 @@ def _pods(seen: Observed, part: Part) -> list[Pod]:
 
 def _pods_of(seen: Observed, name: str) -> bool:
     """Return whether there are pods that run by the quota of this Workload, which the job needs no more."""
-    if name == names.workload_name(seen.job.metadata.name):
+    if name == _name(seen.job):
         return bool(seen.pods)
     suffix = f"-{name.rpartition('.')[2]}"
     return any(pod.name == f"{seen.job.metadata.name}{suffix}" for pod in seen.pods)

@@ -51,6 +51,8 @@ class CreateChild:
 
     kind: ChildKind
     body: Body
+    adopts: bool = False
+    """An object of this name that nobody controls was made for this job: it becomes the child."""
 
 
 @dataclass(frozen=True)
