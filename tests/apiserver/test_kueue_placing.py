@@ -56,8 +56,8 @@ async def test_an_elastic_job_gives_its_neighbour_the_fair_share(jobs: Jobs, kub
     await until_async(lambda: have(kubelet, "x", 4))
     await becomes(lambda: jobs.condition("x", "Running"))
     before, known = await kubelet.pods(), stopped_at(jobs, "x")
-    submit(jobs, "y", workers=2, master=0, labels={LABEL_KUEUE_QUEUE: "theirs"})
-    await becomes(lambda: jobs.condition("y", "Running"))
+    submit(jobs, "late", workers=2, master=0, labels={LABEL_KUEUE_QUEUE: "theirs"})
+    await becomes(lambda: jobs.condition("late", "Running"))
     assert await have(kubelet, "x", 2)
     now = await kubelet.pods()
     assert all(now[name]["metadata"]["uid"] == before[name]["metadata"]["uid"] for name in now if name.startswith("x"))
@@ -76,9 +76,9 @@ async def test_all_pods_of_a_job_run_in_one_rack_or_none(jobs: Jobs, kubelet: Ku
     submit(jobs, "x", workers=2, master=0, cpus=400, labels=labels, pods=IN_A_RACK)
     await until_async(lambda: have(kubelet, "x", 2))
     assert len({*(await placed(kubelet, "x")).values()}) == 1
-    submit(jobs, "y", workers=2, master=0, cpus=400, labels=labels, pods=IN_A_RACK)
-    await until_async(lambda: have(kubelet, "y", 2))
-    assert {*(await placed(kubelet, "y")).values()} == {"simulated-0", "simulated-1"} - {
+    submit(jobs, "late", workers=2, master=0, cpus=400, labels=labels, pods=IN_A_RACK)
+    await until_async(lambda: have(kubelet, "late", 2))
+    assert {*(await placed(kubelet, "late")).values()} == {"simulated-0", "simulated-1"} - {
         *(await placed(kubelet, "x")).values()
     }
     assert not holds(workload(jobs, "wide"), "QuotaReserved")

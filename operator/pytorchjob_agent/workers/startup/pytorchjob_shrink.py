@@ -39,6 +39,8 @@ _FORM_SECONDS = 5.0
 """How long all ranks, which are there, may take to form their group."""
 _SETTLE_SECONDS = 5.0
 """How long rank 0 waits for all ranks, which have just made their group together."""
+_STUCK_SECONDS = 5.0
+"""How long a collective may go on in a group that was left; it ends at once, unless gloo forgets it."""
 _HELD_SECONDS = 5.0
 """How long a rank stands still behind a save until the round ends. Nobody may be waiting any more."""
 _READY = "Ready"
@@ -216,6 +218,8 @@ class Group(NamedTuple):
     """Wait until all ranks are here; returns the sums of their numbers. Raises RuntimeError."""
     leave: Callable[[], None]
     """End the connections to all other ranks at once."""
+    end: Callable[[], None]
+    """End this process."""
 
 
 class Operations:
@@ -229,6 +233,8 @@ class Operations:
         self.entered: Sequence[int] = ()
         """Places in the group of the ranks that have come into it last; rank 0 knows them."""
         self._inside = self._saved = False
+        self._attempt: object | None = None
+        """The attempt at an operation that is under way."""
         self._sums: Sequence[int] = ()
         self.ranks: tuple[int, ...] = ()
         """Ranks of the group after a change, as they were numbered when the round began; empty: none has left."""
@@ -240,7 +246,16 @@ class Operations:
     def _leave(self) -> None:
         """Leave the group if it changes; the agent also repeats what has happened already."""
         if self.stale:
+            attempt = self._attempt
             self._group.leave()
+            if attempt is not None:
+                threading.Thread(target=self._end_if_stuck, args=(attempt,), daemon=True).start()
+
+    def _end_if_stuck(self, attempt: object) -> None:
+        """End this process if torch does not notice that the group is left; the others go on without it then."""
+        time.sleep(_STUCK_SECONDS)
+        if self._attempt is attempt:
+            self._group.end()
 
     def tell(self, **what: Any) -> None:
         """Tell the agent something."""
@@ -404,6 +419,7 @@ class Operations:
         self, attempt: Callable[[bool], None], again: bool, numbers: Sequence[int]
     ) -> Sequence[int] | RuntimeError:
         """Do the operation and its barrier; return the error of a connection. Other errors are the script's."""
+        self._attempt = object()
         try:
             attempt(again)
             return self._group.barrier(numbers)
@@ -413,6 +429,8 @@ class Operations:
             error.__traceback__ = error.__context__ = None
             self._agent.tell(broken=True)
             return error
+        finally:
+            self._attempt = None
 
     def _go_on(self, operation: str, root: int, failure: RuntimeError) -> Sequence[int] | None:
         """Form the group of those that go on. Returns the barrier's sums if the result here is complete; None: it is

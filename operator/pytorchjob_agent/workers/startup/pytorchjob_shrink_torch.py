@@ -106,7 +106,9 @@ class _Default:
             return bool(store.check([*keys]))
 
         handle = getattr(c10d, "_get_reconfigure_handle", str)
-        return _shrink.Group(rank, self.world, handle, form, store.set, claim, read, has, self.barrier, self._leave)
+        return _shrink.Group(
+            rank, self.world, handle, form, store.set, claim, read, has, self.barrier, self._leave, _end
+        )
 
     def _leave(self) -> None:
         leave(self._sockets)
@@ -167,6 +169,13 @@ class _Default:
             self.operations.tell(problem="ParametersDiffer")
             raise _shrink.ShrinkError("a rank is lost, and the parameters of the others differ")
         self.operations.unchecked = False
+
+
+def _end() -> None:
+    """End this process at once."""
+    words = "a rank is lost, and torch does not come back from the operation with it: this rank ends too"
+    print(words, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def distinct(handles: Sequence[str], place: int) -> list[str]:
@@ -310,7 +319,11 @@ def opened(before: dict[int, str]) -> dict[int, str]:
 
 
 def leave(known: dict[int, str]) -> None:
-    """End the connections of these sockets to other ranks, for both sides; the round's store stays."""
+    """End the connections of these sockets to other ranks, for both sides; the round's store stays.
+
+    gloo reads the end, and closes its side. It must not find the connection closed for writing: its thread may be about
+    to send what another rank has asked for, and forgets the operation whose data it cannot write.
+    """
     store = os.environ.get("MASTER_PORT", "")
     for number, target in known.items():
         with suppress(Exception):  # it is closed, or no connection
@@ -319,7 +332,7 @@ def leave(known: dict[int, str]) -> None:
             with socket.socket(fileno=os.dup(number)) as connection:
                 inet = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if inet and str(connection.getpeername()[1]) != store:
-                    connection.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RD)
 
 
 def _protect(default: _Default, module: Any) -> None:

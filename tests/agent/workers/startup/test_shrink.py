@@ -1,11 +1,13 @@
 """What a rank does about its operation after another one is lost; and its connection to the agent."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
+from pytorchjob_agent.workers.startup import pytorchjob_shrink
 from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
     Agent,
     Group,
@@ -17,7 +19,7 @@ from pytorchjob_agent.workers.startup.pytorchjob_shrink import (
     agree,
     owner,
 )
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 
 def at(finished: int, operation: str = "gradients", root: int = -1) -> RankStanding:
@@ -98,8 +100,8 @@ def operations(server: ShrinkServer) -> Iterator[Callable[..., Operations]]:
     """Makes the operations of rank 0 of a group in which everything works, but perhaps the barrier."""
     made: list[Operations] = []
 
-    def make(barrier: Exception | None = None, *, other_saved: bool = False) -> Operations:
-        made.append(Operations(server.address, group(barrier, other_saved)))
+    def make(barrier: Exception | None = None, *, other_saved: bool = False, **calls: Callable[[], None]) -> Operations:
+        made.append(Operations(server.address, group(barrier, other_saved)._replace(**calls)))
         return made[-1]
 
     yield make
@@ -167,6 +169,7 @@ def group(barrier: Exception | None = None, other_saved: bool = False) -> Group:
         has=lambda *_: False,
         barrier=fail,
         leave=lambda: None,
+        end=lambda: None,
     )
 
 
@@ -196,6 +199,37 @@ def test_without_a_word_the_error_of_the_connection_reaches_the_script(
     with pytest.raises(RuntimeError, match="closed by peer"):
         lost.run("barrier", lambda _: None)
     assert states == [ShrinkState.BROKEN], "the coordinator hears of it at once"
+
+
+def test_a_rank_ends_if_torch_does_not_come_back_from_a_group_that_was_left(
+    server: ShrinkServer, operations: Callable[..., Operations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytorchjob_shrink, "_STUCK_SECONDS", 0.05)
+    left, ended, before = threading.Event(), threading.Event(), threading.Event()
+    own = operations(leave=left.set, end=ended.set)
+
+    def attempt(_: bool) -> None:
+        before.set()
+        assert ended.wait(SECONDS)
+
+    running = threading.Thread(target=own.run, args=("all_reduce", attempt))
+    running.start()
+    assert before.wait(SECONDS)
+    server.tell(1, [0, 2])
+    assert left.wait(SECONDS)
+    running.join()
+
+
+def test_a_rank_that_comes_back_from_it_goes_on(
+    server: ShrinkServer, operations: Callable[..., Operations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytorchjob_shrink, "_STUCK_SECONDS", 0.05)
+    left, ended = threading.Event(), threading.Event()
+    own = operations(leave=left.set, end=ended.set)
+    own.run("all_reduce", lambda _: None)
+    server.tell(1, [0, 2])
+    assert left.wait(SECONDS)
+    assert not ended.wait(0.2)
 
 
 def test_an_operation_within_another_is_a_part_of_it(operations: Callable[..., Operations]) -> None:
