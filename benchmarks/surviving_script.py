@@ -1,8 +1,9 @@
 """A training with DistributedDataParallel that prints how long each step took, for `benchmarks/survivors`.
 
 It knows nothing of this project. With REPORTS it calls `progress`: a job that fails often and reports no steps ends.
-With SHARES_STATE it takes its steps from `steps`, so a lost rank comes back between two of them. Rank 0 saves when
-the benchmark writes a file, and all end when it writes another one. A rank that finds a third one takes all memory.
+With POLLS it saves and ends on request, so a lost rank comes back at once. With SHARES_STATE it takes its steps from
+`steps`, so a lost rank comes back between two of them. Rank 0 saves when the benchmark writes a file, and all end when
+it writes another one. A rank that finds a third one takes all memory.
 """
 
 import os
@@ -19,6 +20,8 @@ SAVE, STOP, EAT, SAVED = FOLDER / "save", FOLDER / "stop", FOLDER / "eat", FOLDE
 
 if REPORTS := bool(os.environ.get("REPORTS")):
     from pytorchjob_agent import progress
+if POLLS := bool(os.environ.get("POLLS")):
+    from pytorchjob_agent import checkpoint_requested, should_stop
 
 dist.init_process_group("gloo")
 rank = int(os.environ["RANK"])
@@ -54,9 +57,13 @@ for step in numbers:
         eaten = []
         while True:  # until the kernel kills this process
             eaten.append(bytearray(os.urandom(1 << 20)) * 64)
-    if rank == 0 and SAVE.exists():
-        SAVE.unlink()
+    asked = POLLS and checkpoint_requested()
+    if rank == 0 and (asked or SAVE.exists()):
+        SAVE.unlink(missing_ok=True)
         torch.save({"step": step, "model": model.state_dict()}, SAVED.with_suffix(".part"))
         SAVED.with_suffix(".part").replace(SAVED)
+    if POLLS and should_stop():
+        dist.destroy_process_group()
+        raise SystemExit
     last = time.perf_counter()
 os._exit(0)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.survivors kills|faults|returns|operations|cost|table`: workers that go on without a lost one.
+"""`python -m benchmarks.survivors COMMAND`: workers that go on without a lost one.
 
 Real agents, workers and a real coordinator on this machine, without a cluster. A kill is SIGKILL of a random worker but
 rank 0's, at a random moment. What counts is the longest step of each survivor, with the end of that process in it:
@@ -258,6 +258,34 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
 
 
 @cli.command()
+@click.option("--size", default=3, show_default=True, help="Workers, one in each pod.")
+@click.option("--kills", default=200, show_default=True, help="How many kills shall be on record for this size.")
+@click.option("--kind", is_flag=True, help="On the cluster of `make cluster`.")
+def polls(size: int, kills: int, kind: bool) -> None:
+    """Kill a worker again and again; the script saves on request, so that it comes back at once."""
+    _repeat("poll", _poll, size, kills, 1, {"POLLS": "yes"}, kind=kind)
+
+
+def _poll(trial: _Trial, lost: int) -> dict[str, Any]:
+    """Kill a worker; return how long it took until all ranks trained together again, and what was done again."""
+    others = [index for index in range(trial.size) if index != lost]
+    until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in range(trial.size)), 120)
+    before = {index: len(_lives(trial, index)) for index in range(trial.size)}
+    time.sleep(random.uniform(0.1, 0.9))
+    killed, process_end = time.time(), trial.kill(lost, _pids(trial, lost)[-1])
+    until(lambda: all(len(_lives(trial, at)) > before[at] and _last(trial, at) for at in before))
+    lives = [_lives(trial, index)[-2:] for index in others]
+    return {
+        "lost": lost,
+        "longest": [1000 * (new[0].at - killed) for _, new in lives],
+        "median": statistics.median(step.took for old, _ in lives for step in old),
+        "process_end": process_end,
+        "repeated": sum(max(0, old[-1].number + 1 - new[0].number) for old, new in lives),
+        "restarted": 0,  # all restart once, behind the save
+    }
+
+
+@cli.command()
 @click.option("--times", default=10, show_default=True, help="How often each fault shall be on record.")
 @click.option("--only", type=click.Choice(FAULTS), multiple=True, help="These faults alone.")
 def faults(times: int, only: Sequence[str]) -> None:
@@ -444,7 +472,11 @@ _COLUMNS = ("what", "p50", "p95", "most", "end of the process", "usual step", "s
 def _rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _row(*_COLUMNS)
     yield _row(*["---"] * len(_COLUMNS))
-    said = {"kill": "longest step of a survivor", "return": "longest of the first steps with a rank that is back"}
+    said = {
+        "kill": "longest step of a survivor",
+        "poll": "from a kill to the first step with all ranks, behind a save on request",
+        "return": "longest of the first steps with a rank that is back",
+    }
     kinds = {(each["what"], _where(each), each["size"], each["million"]) for each in found if each["what"] in said}
     for kind in sorted(kinds):
         event, where, size, million = kind

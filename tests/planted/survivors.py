@@ -81,8 +81,8 @@ DEFECTS: Sequence[Planted] = [
         "workers leave the group that has just taken a rank in",
         "the agent repeats what has happened already",
         WORKER,
-        "        if self.stale:\n            self._group.leave()",
-        "        self._group.leave()",
+        "        if self.stale:\n            attempt = self._attempt",
+        "        if True:\n            attempt = self._attempt",
         STEPS,
     ),
     Planted(

@@ -68,7 +68,7 @@ DEFECTS = [
         "the address of the old rank 0 is kept",
         "torch: pytorch#182375, survivors keep the dead node's MASTER_ADDR",
         f"{AGENT}/agreement.py",
-        "master_address=address,\n        master_port=port,",
+        "master_address=host.address,\n        master_port=host.port,",
         "master_address=old.master_address,\n        master_port=old.master_port,",
     ),
     Defect(
@@ -96,7 +96,7 @@ DEFECTS = [
         "some members agree without the others",
         "ours: rank 0 opened the agreed round before all members had offered",
         f"{AGENT}/agreement.py",
-        'has_all([f"again/{rank}" for rank in ranks], ranks)',
+        "has_all(names, ranks)",
         'has_all(["again/0"], [0])',
     ),
     Defect(

@@ -264,11 +264,9 @@ def agree(store: SignedStore) -> Assigned | None:
     if go is None:
         ranks = range(old.size)
         names = [f"again/{rank}" for rank in ranks]
-        if old.rank or not store.check(names):
+        if old.rank or not store.has_all(names, ranks):
             return None
         offers = [_Offer.read(signed.value) for signed in store.read_all(names, ranks) if signed is not None]
-        if len(offers) < old.size:
-            return None
         host, restarts = offers[0], max(old.restarts, *(each.restarts for each in offers))
         store.write(_COUNTED, str(restarts))
         store.write(_AGREED, json.dumps([host.address, host.port]))  # as older agents write and read it
