@@ -266,7 +266,8 @@ def agree(store: SignedStore) -> Assigned | None:
         names = [f"again/{rank}" for rank in ranks]
         if old.rank or not store.has_all(names, ranks):
             return None
-        offers = [_Offer.read(signed.value) for signed in store.read_all(names, ranks) if signed is not None]
+        found = [store.read(name, rank) for rank, name in enumerate(names)]
+        offers = [_Offer.read(signed.value) for signed in found if signed is not None]
         host, restarts = offers[0], max(old.restarts, *(each.restarts for each in offers))
         store.write(_COUNTED, str(restarts))
         store.write(_AGREED, json.dumps([host.address, host.port]))  # as older agents write and read it
