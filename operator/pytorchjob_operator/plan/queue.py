@@ -167,16 +167,16 @@ def hand_over(seen: Observed, job: PyTorchJob) -> tuple[frozenset[ClusterObject]
         return frozenset(), ()
     if job.spec.run_policy.suspend:
         return frozenset(), () if child is None else (DeleteChild(child.kind, child.name, child.uid),)
-    if child is not None and (child.workload or Workload()).reserved:
-        return frozenset(), tuple(_with_quota(seen, job, needed, child, child.workload or Workload()))
+    state = (child and child.workload) or Workload()
+    if child is not None and state.reserved:
+        return frozenset(), tuple(_with_quota(seen, job, needed, child, state))
     priority, asks, _ = _priority(seen, job)
     if priority is None:
         return asks, ()
     body = _body(job, needed, priority)
     if child is None:
         return asks, (CreateChild(ChildKind.WORKLOAD, body),)
-    differs = _differs(child, child.workload or Workload(), body)
-    return asks, (UpdateChild(child.kind, child.uid, body),) if differs else ()
+    return asks, (UpdateChild(child.kind, child.uid, body),) if _differs(child, state, body) else ()
 
 
 def _with_quota(seen: Observed, job: PyTorchJob, part: Part, child: Child, state: Workload) -> Iterator[Write]:
@@ -188,10 +188,10 @@ def _with_quota(seen: Observed, job: PyTorchJob, part: Part, child: Child, state
             yield ReportWorkload(child.name, child.uid, released(state), seen.now)
     elif _size(child.spec_hash) != _size(_hash(job, part)):
         yield DeleteChild(child.kind, child.name, child.uid)
-    elif state.standing is Standing.ADMITTED and (ready := job.status.holds(ConditionType.RUNNING)) is not bool(
-        state.ready
-    ):
-        yield ReportWorkload(child.name, child.uid, WorkloadReport((_ready(ready),)), seen.now)
+    elif state.standing is Standing.ADMITTED:
+        ready = job.status.holds(ConditionType.RUNNING)
+        if ready is not bool(state.ready):
+            yield ReportWorkload(child.name, child.uid, WorkloadReport((_ready(ready),)), seen.now)
 
 
 def _ready(ready: bool) -> WorkloadCondition:

@@ -218,9 +218,8 @@ def done(transition: Transition, member: Member, message: Done) -> None:
         if isinstance(phase, Rendezvous) and phase.last_round is not None and message.round == phase.last_round.id:
             transition.put(member)
             last = replace(phase.last_round, done=phase.last_round.done | {member.index})
-            transition.update(
-                phase, replace(phase, last_round=last)
-            )  # why it leaves then: see `failures.leaves_because`
+            # Why it leaves then: see `failures.leaves_because`.
+            transition.update(phase, replace(phase, last_round=last))
         return
     mark_done(transition, member)
     transition.reason = f"{member.pod} is done"
