@@ -148,11 +148,11 @@ class Membership:
 
     def _offer(self, port: int) -> bool:
         """Offer the other members to continue without the coordinator; False unless the last round's store has it."""
-        peers, address = self._peers, self._address
+        peers, address, restarts = self._peers, self._address, self.client.restarts
         assert peers is not None
 
         def offer() -> bool:
-            agreement.offer(peers, address, port, self.client.restarts)
+            agreement.offer(peers, address, port, restarts)
             return True
 
         try:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,7 +75,8 @@ def test_a_call_ends_with_its_round(host: LostHost) -> None:
 
 @pytest.mark.torch
 def test_a_member_that_waits_for_a_round_does_not_wait_for_the_lost_host_of_the_last_one(host: LostHost) -> None:
-    membership = Membership(None, "127.0.0.1", 1.0)  # type: ignore[arg-type]
+    client = SimpleNamespace(restarts=0)
+    membership = Membership(client, "127.0.0.1", 1.0)  # type: ignore[arg-type]
     membership.assigned = Assigned(RoundId(1, 1), 1, 2, 1, 2, "127.0.0.1", 1, 0)
     membership._peers = SignedStore(host, membership.assigned)  # type: ignore[arg-type]
     assert membership._agree() is None
