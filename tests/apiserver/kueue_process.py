@@ -16,7 +16,7 @@ import yaml
 
 from tests.apiserver.cluster import BIN, ControlPlane
 from tests.apiserver.conftest import CRD, install
-from tests.apiserver.operator_process import Jobs, OperatorProcess
+from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.simulated import start_nodes
 from tests.apiserver.webhook_process import Certificate, Cluster, WebhookProcess
 from tests.ports import free_port
@@ -263,6 +263,16 @@ def workload(jobs: Jobs, name: str) -> Object:
     found = jobs.plane.get("-n", jobs.namespace, _WORKLOADS)["items"]
     owned = [entry for entry in found if entry["metadata"]["name"] == name or _owner(entry) == name]
     return owned[0] if owned else {}
+
+
+async def workers(kubelet: Kubelet, job: str) -> list[str]:
+    """Return the names of a job's worker pods."""
+    return [name for name in await kubelet.pods() if name.startswith(f"{job}-worker-")]
+
+
+async def have(kubelet: Kubelet, job: str, count: int) -> bool:
+    """Whether a job has so many worker pods."""
+    return len(await workers(kubelet, job)) == count
 
 
 def delete_workload(jobs: Jobs, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 from tests.apiserver import kueue_process as kueue
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.kueue_process import Object, submit
+from tests.apiserver.kueue_process import Object, have, submit, workers
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
 
@@ -72,14 +72,6 @@ def used(jobs: Jobs) -> str:
     """The quota that is in use, by the queue's own word."""
     found = jobs.plane.get("-n", jobs.namespace, "localqueue", kueue.QUEUE)
     return str(found["status"]["flavorsUsage"][0]["resources"][0]["total"])
-
-
-async def have(kubelet: Kubelet, job: str, count: int) -> bool:
-    return len(await workers(kubelet, job)) == count
-
-
-async def workers(kubelet: Kubelet, job: str) -> list[str]:
-    return [name for name in await kubelet.pods() if name.startswith(f"{job}-worker-")]
 
 
 async def succeed(kubelet: Kubelet, jobs: Jobs, job: str) -> None:

@@ -11,7 +11,7 @@ import yaml
 from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 from tests.apiserver import kueue_process as kueue
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.kueue_process import Object, holds, submit, workload
+from tests.apiserver.kueue_process import Object, have, holds, submit, workload
 from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
@@ -73,14 +73,6 @@ def here(manager: ControlPlane, jobs: Jobs) -> Iterator[Jobs]:
 
 def hand_over(here: Jobs, name: str, **given: Any) -> None:
     submit(here, name, master=0, labels=QUEUE, managed_by=MULTIKUEUE, **given)
-
-
-async def workers(kubelet: Kubelet, job: str) -> int:
-    return sum(name.startswith(f"{job}-worker-") for name in await kubelet.pods())
-
-
-async def have(kubelet: Kubelet, job: str, count: int) -> bool:
-    return await workers(kubelet, job) == count
 
 
 async def test_an_elastic_job_runs_and_grows_in_the_other_cluster(here: Jobs, jobs: Jobs, kubelet: Kubelet) -> None:

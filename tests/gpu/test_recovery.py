@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.environment import SURVIVE
+from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.workers.ready import PAUSE_SECONDS
+from pytorchjob_agent.workers.startup.pytorchjob_backends import BACKENDS
 from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import Job
 from tests.gpu.conftest import GPU, NEEDS_GPU, TRAIN, Record
@@ -19,12 +22,30 @@ COMMAND = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(TRAIN))
 KILLS = 10 if GPU else 2
 
 
-def start(job: Job, pods: int, **env: str) -> None:
+def start(job: Job, pods: int, policy: Policy | None = None, **env: str) -> None:
     """Start so many pods."""
-    job.policy = Policy(pods, pods)
+    job.policy = policy or Policy(pods, pods)
     job.expect(*range(pods))
     for index in range(pods):
         job.start(index, command=COMMAND, **env)
+
+
+@NEEDS_GPU
+def test_the_others_go_on_without_a_killed_rank(job: Job, backend: str, record: Record) -> None:
+    policy = Policy(1, 3, survive=True, rejoin_within=600.0)
+    start(job, 3, policy, STEPS="100000", **{SURVIVE: "auto", BACKENDS: "nccl"})
+    first_step(job, 0)
+    assert until(lambda: job.report().survive is ShrinkState.READY, 100)
+    at = time.time()  # noqa: TID251
+    os.kill(worker(job, 2), signal.SIGKILL)
+    assert until(lambda: len(job.report().without) == 1)
+    texts = [job.pods[index].output.read_text for index in (0, 1)]
+    assert until(lambda: all("goes on after" in text() for text in texts))
+    pauses = [int(found) for text in texts for found in re.findall(r"goes on after (\d+) ms", text())]
+    record("went on", backend=backend, milliseconds=pauses, seconds=time.time() - at)  # noqa: TID251
+    counted = [len(text().splitlines()) for text in texts]
+    assert until(lambda: all(len(text().splitlines()) > had + 20 for text, had in zip(texts, counted, strict=True)))
+    assert all("restarts 1" not in text() for text in texts)
 
 
 def first_step(job: Job, restarts: int, seconds: float = 200) -> float:

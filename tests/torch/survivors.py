@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.script.surviving import shares, steps
 from pytorchjob_agent.shrinks.round_shrinks import ShrinkServer
-from pytorchjob_agent.workers.startup import pytorchjob_shrink, pytorchjob_shrink_torch
+from pytorchjob_agent.workers.startup import pytorchjob_backends, pytorchjob_shrink, pytorchjob_shrink_torch
 from tests.waiting import until
 
 BEFORE, INSIDE, BEHIND = "before", "inside", "behind"
@@ -166,6 +166,19 @@ def _without_numpy(*_: Any, **__: Any) -> None:
     raise RuntimeError("Numpy is not available")
 
 
+class _Revoked(pytorchjob_backends.Nccl):
+    """What NCCL does, by gloo: its `abort` does nothing, so the ends of connections stand for it."""
+
+    def form(self, number: int, handles: Sequence[str], place: int, seconds: float) -> None:
+        before = pytorchjob_backends.sockets()
+        super().form(number, handles, place, seconds)
+        self._sockets = pytorchjob_backends.opened(before)
+
+    def leave(self) -> None:
+        super().leave()
+        pytorchjob_backends.leave(self._sockets)
+
+
 def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Script, results: Any) -> None:
     """Be one rank."""
     losses = [*losses]
@@ -173,6 +186,7 @@ def _rank(rank: int, env: Mapping[str, str], losses: Sequence[Loss], script: Scr
     torch.set_num_threads(1)
     try:
         pytorchjob_shrink_torch.register()
+        pytorchjob_backends.Nccl = _Revoked  # type: ignore[misc]
         _arm([loss for loss in losses if loss.rank == rank])
         dist.init_process_group("gloo")
         sizes, values, longest = script(rank)
@@ -237,11 +251,17 @@ def _arm(losses: list[Loss]) -> None:
 
 
 def play(
-    size: int, losses: Sequence[Loss], script: Script = train, without: int | None = None, returns: bool = False
+    size: int,
+    losses: Sequence[Loss],
+    script: Script = train,
+    without: int | None = None,
+    returns: bool = False,
+    revoked: bool = False,
 ) -> Run:
     """Run a training of so many ranks, of which some are lost; `without`: this one does not know its agent.
 
     `returns`: another process takes the place of each lost one. A loss at its `ENTRY` is the one of this process.
+    `revoked`: gloo's group is formed and left as NCCL's is, by the same interfaces of torch.
     """
     if losses and not POSSIBLE:
         pytest.skip("this torch cannot change a group")
@@ -262,6 +282,7 @@ def play(
             "GLOO_SOCKET_IFNAME": "lo",
             pytorchjob_shrink.SHRINK: "" if rank == without else servers[rank].address,
             **({pytorchjob_shrink.ENTERS: str(enters)} if enters else {}),
+            **({pytorchjob_backends.BACKENDS: "nccl,gloo"} if revoked else {}),
         }
         process = context.Process(target=_rank, args=(rank, env, losses, script, there), daemon=True)
         process.start()

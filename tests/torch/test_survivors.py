@@ -60,6 +60,17 @@ def test_a_rank_takes_a_result_that_another_one_has_handed_out_already(operation
     check(play(SIZE, [Loss(1, operation, BEHIND), Loss(2, operation, CUT)]), 1)
 
 
+@pytest.mark.parametrize("moment", [BEFORE, INSIDE, BEHIND])
+@pytest.mark.parametrize(("lost", "operation"), [(1, 2), (2, 5), (1, 7), (0, 9)])
+def test_a_group_that_torch_revokes_goes_on_too(lost: int, operation: int, moment: str) -> None:
+    """NCCL's way by gloo's interfaces, which are the same; what NCCL itself does is shown on a GPU."""
+    check(play(SIZE, [Loss(lost, operation, moment)], revoked=True), lost)
+
+
+def test_a_rank_with_a_revoked_group_takes_a_result_that_another_one_has() -> None:
+    check(play(SIZE, [Loss(1, 6, BEHIND), Loss(2, 6, CUT)], revoked=True), 1)
+
+
 def test_a_second_rank_is_lost_while_the_group_changes() -> None:
     run = play(4, [Loss(1, 6, BEFORE), Loss(2, 6, INSIDE)])
     assert [(each.rank, each.error) for each in run.survivors] == [(0, ""), (3, "")]

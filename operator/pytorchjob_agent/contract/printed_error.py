@@ -14,7 +14,7 @@ ELSEWHERE = f"Original {BEGIN}"
 FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
 _PREFIX = re.compile(r"(?:\[(?:rank\d+|[\w.-]+)\]: ?)?")
 _ERROR = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?::.*)?")
-_HOOKS = "collectives|shrink|shrink_torch"
+_HOOKS = "backends|collectives|shrink|shrink_torch"
 _PACKAGE = re.compile(rf"(?:.*/(?=pytorchjob_(?:{_HOOKS})\.py$)|/(?:site|dist)-packages/)(.+)\.py$")
 """What a file is imported as, in a package or, of the agent's hooks for collectives, wherever the agent lies."""
 _RULE = re.compile(r"[=-]{20,}")

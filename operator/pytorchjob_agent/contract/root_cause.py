@@ -26,7 +26,7 @@ _PLAIN = "RuntimeError"
 """gloo has no type of its own. Its errors come from these modules; a script's own ones do not."""
 _COLLECTIVES = (
     *("torch.distributed.", "torch.nn.parallel.", "torch.autograd."),
-    *("pytorchjob_collectives.", "pytorchjob_shrink.", "pytorchjob_shrink_torch."),
+    *("pytorchjob_backends.", "pytorchjob_collectives.", "pytorchjob_shrink.", "pytorchjob_shrink_torch."),
 )
 """The last ones are the agent's own hooks, which call the collective and so are the innermost frames."""
 _FILES = "torch.distributed.checkpoint."

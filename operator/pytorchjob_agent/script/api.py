@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, ProgressFile, RequestKind
+from pytorchjob_agent.script.surviving import may_go_on
 
 _LARGEST = 2**63 - 1
 
@@ -124,13 +125,14 @@ _own: tuple[Any, Any] | None = None
 def _place(torch: Any, dist: Any) -> tuple[Any, Any]:
     """Return the group in which the ranks agree, and its device: the CPU if possible.
 
-    On a GPU each answer would wait for all queued kernels. All ranks call this equally often, so they can make a group.
+    On a GPU each answer would wait for all queued kernels. All ranks call this equally often, so they can make a group;
+    but ranks with two groups cannot go on without a lost one.
     """
     global _own
     config = str(dist.distributed_c10d.get_backend_config())
     if any(f"cpu:{name}" in config for name in ("gloo", "mpi", "ucc")):
         return None, "cpu"
-    if dist.is_gloo_available():
+    if dist.is_gloo_available() and not may_go_on():
         if _own is None or _own[0] is not dist.group.WORLD:
             _own = dist.group.WORLD, dist.new_group(backend="gloo")
         return _own[1], "cpu"

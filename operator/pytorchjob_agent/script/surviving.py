@@ -26,7 +26,8 @@ def shares(model: Any) -> Iterator[int]:
     one, if a rank is lost in this step. Where rounds do not go on without a lost rank, it yields this rank alone.
     Raises TypeError for another model, and RuntimeError within its `no_sync()`.
     """
-    if (found := _asked("shares", model)) is not None:
+    found: Iterator[int] | None = _asked("shares", model)
+    if found is not None:
         return found
     dist: Any = sys.modules.get("torch.distributed")
     return iter([dist.get_rank() if dist and dist.is_available() and dist.is_initialized() else 0])
@@ -41,15 +42,19 @@ def steps(numbers: range, *state: Any) -> Iterator[int]:
     for each in state:
         if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
             raise TypeError(f"steps: {type(each).__name__} has no state_dict and load_state_dict")
-    found = _asked("steps", numbers, state)
+    found: Iterator[int] | None = _asked("steps", numbers, state)
     return iter(numbers) if found is None else found
 
 
-def _asked(name: str, *given: Any) -> Iterator[int] | None:
+def may_go_on() -> bool:
+    """Return whether nothing that this rank has done keeps the ranks of its round from going on without a lost one."""
+    return bool(_asked("may_go_on"))
+
+
+def _asked(name: str, *given: Any) -> Any:
     """Return what the code beside the agent answers; None: this process does not have it, or it knows nothing."""
     for module in _MODULES:
         found = getattr(sys.modules[module], name)(*given) if module in sys.modules else None
         if found is not None:
-            own: Iterator[int] = found
-            return own
+            return found
     return None

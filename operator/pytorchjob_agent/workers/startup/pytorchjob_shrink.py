@@ -201,12 +201,6 @@ class Group(NamedTuple):
     """As it was numbered when the round began."""
     size: int
     """Ranks when the round began."""
-    handle: Callable[[], str]
-    form: Callable[[int, Sequence[str], int, float], None]
-    """Form the group again: a number that was not used before, handles by rank, the own place in them, seconds.
-
-    Raises RuntimeError.
-    """
     write: Callable[[str, str], None]
     claim: Callable[[str, str], str]
     """Write to a key unless another rank has; returns what is there then."""
@@ -214,10 +208,18 @@ class Group(NamedTuple):
     """Wait for these keys of the store for so many seconds; None: not all of them are there."""
     has: Callable[[Sequence[str]], bool]
     """Whether these keys are in the store."""
+    handle: Callable[[], str]
+    form: Callable[[int, Sequence[str], int, float], None]
+    """Form the group again: a number that was not used before, handles by rank, the own place in them, seconds.
+
+    Raises RuntimeError.
+    """
     barrier: Callable[[Sequence[int]], Sequence[int]]
     """Wait until all ranks are here; returns the sums of their numbers. Raises RuntimeError."""
     leave: Callable[[], None]
-    """End the connections to all other ranks at once."""
+    """Let the operation that this rank is in fail at once."""
+    has_lost: Callable[[RuntimeError], bool]
+    """Whether an error of the group says that a rank was lost; others are the script's."""
     end: Callable[[], None]
     """End this process."""
 
@@ -424,7 +426,7 @@ class Operations:
             attempt(again)
             return self._group.barrier(numbers)
         except RuntimeError as error:
-            if not _is_of_connection(error):
+            if not self._group.has_lost(error):
                 raise
             error.__traceback__ = error.__context__ = None
             self._agent.tell(broken=True)
@@ -501,11 +503,6 @@ def _entry(number: int, rank: int | None = None) -> str:
 
 def _key(number: int, rank: int) -> str:
     return f"pytorchjob/shrink/{number}/{rank}"
-
-
-def _is_of_connection(error: RuntimeError) -> bool:
-    """Return whether gloo lost a connection. It has no type of its own for that; other errors name no file of it."""
-    return "/gloo/transport/" in str(error)
 
 
 def address() -> str:

@@ -10,7 +10,6 @@ import inspect
 import io
 import os
 import pickle
-import socket
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
+_backends: Any = import_module(f"{_BESIDE}pytorchjob_backends")
 _collectives: Any = import_module(f"{_BESIDE}pytorchjob_collectives")
 _saves: Any = import_module(f"{_BESIDE}pytorchjob_saves")
 _shrink: Any = import_module(f"{_BESIDE}pytorchjob_shrink")
@@ -58,15 +58,15 @@ class _Default:
         self.outside = bool(os.environ.get(_shrink.ENTERS))
         """Whether this rank is not in the others' group yet; it has one of its own."""
         self.send, self.receive = module.send, module.recv
-        self._sockets: dict[int, str] = {}
+        self.backend: Any = None
+        """What the backend of the group does in its own way."""
 
-    def begin(self, sockets: dict[int, str]) -> None:
-        """The script has made its default group, which has opened these sockets."""
+    def begin(self) -> None:
+        """The script has made its default group."""
         group = self.c10d._get_default_group()
         if self.operations is not None:
             self.operations.close()
         self.operations, self.ready, self.refused = None, False, ""
-        self._sockets = sockets
         rank, self.world = _own_place() if self.outside else (group.rank(), group.size())
         if self.world < 2 or not _shrink.address():
             return
@@ -74,21 +74,11 @@ class _Default:
         self.operations.on_change = _collectives.change
         if self.outside:
             return
-        problem = ""
-        if not hasattr(self.c10d, "_reconfigure") or not hasattr(group, "reconfigure"):
-            problem = "TorchTooOld"
-        elif self.c10d.get_backend(group) != "gloo":
-            problem = "BackendNotSupported"
-        if decided := self.operations.settle(problem, group.size()):
+        if decided := self.operations.settle(self.backend.problem(), group.size()):
             self.refuse(decided)
 
     def _as_needed(self, rank: int) -> Any:
-        c10d, store = self.c10d, self.c10d._get_default_store()
-
-        def form(number: int, handles: Sequence[str], place: int, seconds: float) -> None:
-            before, given = sockets(), distinct(handles, place)
-            c10d._reconfigure(uuid=number, handles=given, timeout=timedelta(seconds=seconds)).wait()
-            self._sockets = opened(before)
+        backend, store = self.backend, self.c10d._get_default_store()
 
         def claim(key: str, value: str) -> str:
             return str(store.compare_set(key, "", value).decode())
@@ -105,20 +95,8 @@ class _Default:
         def has(keys: Sequence[str]) -> bool:
             return bool(store.check([*keys]))
 
-        handle = getattr(c10d, "_get_reconfigure_handle", str)
-        return _shrink.Group(
-            rank, self.world, handle, form, store.set, claim, read, has, self.barrier, self._leave, _end
-        )
-
-    def _leave(self) -> None:
-        leave(self._sockets)
-
-    def barrier(self, numbers: Sequence[int]) -> list[int]:
-        """Wait until all ranks are here, by the cheapest collective; returns the sums of their numbers."""
-        summed = self.torch.tensor(numbers, dtype=self.torch.int32)
-        self.all_reduce(summed)
-        found: list[int] = summed.tolist()
-        return found
+        own = backend.handle, backend.form, backend.barrier, backend.leave, backend.has_lost
+        return _shrink.Group(rank, self.world, store.set, claim, read, has, *own, _end)
 
     @property
     def divisor(self) -> int:
@@ -161,7 +139,7 @@ class _Default:
     def compare(self, parameters: Sequence[Any]) -> None:
         """Raise ShrinkError if a sample of the parameters differs between the ranks that go on."""
         torch = self.torch
-        own = torch.tensor([digest(torch, parameters)], dtype=torch.int64)
+        own = torch.tensor([digest(torch, parameters)], dtype=torch.int64, device=self.backend.device)
         least, most = own.clone(), own.clone()
         self.all_reduce(least, op=self.c10d.ReduceOp.MIN)
         self.all_reduce(most, op=self.c10d.ReduceOp.MAX)
@@ -176,18 +154,6 @@ def _end() -> None:
     words = "a rank is lost, and torch does not come back from the operation with it: this rank ends too"
     print(words, file=sys.stderr, flush=True)
     os._exit(1)
-
-
-def distinct(handles: Sequence[str], place: int) -> list[str]:
-    """Return the handles such that all differ, as torch demands; it looks for its own in them, and reads no other.
-
-    Ranks that come in together have equal ones: each was rank 0 of a group of its own.
-    """
-    if len(set(handles)) == len(handles):
-        return [*handles]
-    others = (each.split(":", 2) for each in handles)
-    numbered = [":".join([kind, str(len(handles) + at), *rest]) for at, (kind, _, *rest) in enumerate(others)]
-    return [handles[at] if at == place else each for at, each in enumerate(numbered)]
 
 
 def digest(torch: Any, parameters: Sequence[Any]) -> int:
@@ -209,7 +175,8 @@ class _Bucket:
         """Keep what is needed to begin again. The gradients of the parameters stay until the hook has answered."""
         self.buffer, self._views = bucket.buffer(), bucket.gradients()
         self._gradients = [parameter.grad for parameter in bucket.parameters()]
-        self.future: Any = sys.modules["torch"].futures.Future()
+        devices = [self.buffer.device] if self.buffer.is_cuda else []
+        self.future: Any = sys.modules["torch"].futures.Future(devices=devices)
         self.work: Any = None
         self.sparse = self.buffer.is_sparse
         separate = not self.sparse and all(
@@ -299,40 +266,6 @@ class _Gradients:
             each.work = None
         for work in works:
             work.wait()
-
-
-def sockets() -> dict[int, str]:
-    """Return the sockets of this process, by descriptor."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")
-            if target.startswith("socket:"):
-                found[int(name)] = target
-    return found
-
-
-def opened(before: dict[int, str]) -> dict[int, str]:
-    """Return the sockets that were opened since."""
-    known = set(before.values())
-    return {number: target for number, target in sockets().items() if target not in known}
-
-
-def leave(known: dict[int, str]) -> None:
-    """End the connections of these sockets to other ranks, for both sides; the round's store stays.
-
-    gloo reads the end, and closes its side. It must not find the connection closed for writing: its thread may be about
-    to send what another rank has asked for, and forgets the operation whose data it cannot write.
-    """
-    store = os.environ.get("MASTER_PORT", "")
-    for number, target in known.items():
-        with suppress(Exception):  # it is closed, or no connection
-            if os.readlink(f"/proc/self/fd/{number}") != target:
-                continue
-            with socket.socket(fileno=os.dup(number)) as connection:
-                inet = connection.family in (socket.AF_INET, socket.AF_INET6)
-                if inet and str(connection.getpeername()[1]) != store:
-                    connection.shutdown(socket.SHUT_RD)
 
 
 def _protect(default: _Default, module: Any) -> None:
@@ -462,15 +395,26 @@ def _number_outside(default: _Default, module: Any) -> None:
         _replace(module, call, placed)
 
 
+def _given(call: Any, args: Any, options: Any) -> dict[str, Any]:
+    """Return the arguments by name; nothing if they do not fit, which the call itself says."""
+    with suppress(TypeError):
+        return dict(inspect.signature(call).bind(*args, **options).arguments)
+    return {}
+
+
 def _follow_groups(default: _Default, module: Any) -> None:
     """Learn of the default group, and of others, which cannot lose a rank."""
     begins, creates = module.init_process_group, getattr(module, _CREATES)
 
     def init_process_group(*args: Any, **options: Any) -> Any:
-        before = sockets()
-        result = _begin_outside(begins, module, args, options) if default.outside else begins(*args, **options)
+        default.backend = backend = _backends.choose(module, default.all_reduce, _given(begins, args, options))
+        if default.outside:
+            result = _begin_outside(begins, module, args, options)
+        else:
+            result = begins(*args, **options, **backend.options)
+        backend.begin()
         try:
-            default.begin(opened(before))
+            default.begin()
         except Exception as error:  # training goes on without it
             default.operations = None
             print(f"pytorchjob-agent: the ranks cannot go on without a lost one: {error}", file=sys.stderr)
@@ -521,6 +465,12 @@ def _hook_models(module: Any) -> None:
         return prepare(self, *inputs, **options)
 
     module.DistributedDataParallel._pre_forward = pre_forward
+
+
+def may_go_on() -> bool:
+    """Return whether nothing that this rank has done keeps its round from going on (`script/surviving`)."""
+    default = _default[0] if _default else None
+    return default is not None and default.operations is not None and not default.refused
 
 
 def shares(model: Any) -> Iterator[int] | None:
@@ -590,7 +540,7 @@ def _sum(default: _Default, gradients: Sequence[Any], counts: Sequence[int]) -> 
 def steps(numbers: range, state: Sequence[Any]) -> Iterator[int] | None:
     """Return the script's steps, before each of which lost ranks may come back (`script/surviving`); None: none can."""
     default = _default[0] if _default else None
-    if default is None or default.operations is None or default.refused:
+    if default is None or default.operations is None or default.refused or not default.backend.takes_in:
         return None
     return _steps(default, numbers, state)
 

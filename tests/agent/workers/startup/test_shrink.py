@@ -169,6 +169,7 @@ def group(barrier: Exception | None = None, other_saved: bool = False) -> Group:
         has=lambda *_: False,
         barrier=fail,
         leave=lambda: None,
+        has_lost=lambda error: "/gloo/" in str(error),
         end=lambda: None,
     )
 
