@@ -28,9 +28,9 @@ from typing import Any, NamedTuple, Protocol
 
 import click
 
-from e2e.conftest import KUBECONFIG, fresh_namespace, install, program
+from e2e.conftest import KUBECONFIG, SYSTEM, fresh_namespace, install, program
 from e2e.elastic import elastic, elastic_job, log, submit, with_env
-from e2e.faults import BOTH_WAYS, FROM_IT, TO_IT, cut_node, mend_node, signal_process
+from e2e.faults import BOTH_WAYS, FROM_IT, TO_IT, cut_node, leader, mend_node, signal_process
 from e2e.kubectl import Kubectl
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_operator.rounds.values import Policy
@@ -158,6 +158,13 @@ class _OnKind:
     def touch(self, name: str, index: int = 0) -> None:
         self._kubectl("exec", f"{self.name}-worker-{index}", "--", "touch", f"{self.folder}/{name}")
 
+    def apart_from_the_leader(self) -> list[int]:
+        """Return the pods, but rank 0's, on other nodes than the operator's leader: its loss is a fault of its own."""
+        operator = Kubectl(self._kubectl.program, KUBECONFIG, SYSTEM)
+        leads = operator.get("pod", leader(operator))["spec"]["nodeName"]
+        pods = {index: self._kubectl.get("pod", f"{self.name}-worker-{index}") for index in range(1, self.size)}
+        return [index for index, pod in pods.items() if pod["spec"]["nodeName"] != leads]
+
     def strike(self, fault: str, index: int, pid: int) -> Callable[[], object]:
         """Do something to a worker, or to its node; return what undoes it."""
         pod = self._kubectl.get("pod", f"{self.name}-worker-{index}")
@@ -231,7 +238,7 @@ def _kill(trial: _Trial, lost: int) -> dict[str, Any]:
     until(lambda: trial.is_ready() and all(len(_last(trial, index)) > 20 for index in others), 120)
     before = [len(_lives(trial, index)) for index in others]
     time.sleep(random.uniform(0.1, 0.9))
-    process_end = trial.kill(lost, _pids(trial, lost)[-1])
+    process_end = trial.kill(lost, _pid(trial, lost))
     time.sleep(_UNWATCHED_SECONDS)
     until(lambda: all(sum(step.size < trial.size for step in _last(trial, index)) > 20 for index in others), 60)
     steps = [_last(trial, index) for index in others]
@@ -272,7 +279,7 @@ def _poll(trial: _Trial, lost: int) -> dict[str, Any]:
     until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in range(trial.size)), 120)
     before = {index: len(_lives(trial, index)) for index in range(trial.size)}
     time.sleep(random.uniform(0.1, 0.9))
-    killed, process_end = time.time(), trial.kill(lost, _pids(trial, lost)[-1])
+    killed, process_end = time.time(), trial.kill(lost, _pid(trial, lost))
     until(lambda: all(len(_lives(trial, at)) > before[at] and _last(trial, at) for at in before))
     lives = [_lives(trial, index)[-2:] for index in others]
     return {
@@ -298,7 +305,7 @@ def faults(times: int, only: Sequence[str]) -> None:
             row = {"what": "fault", "fault": fault, "where": "kind", "size": 3, "million": 1}
             kept = [each for each in _load() if row.items() <= each.items()]
             for number in range(len(kept), times):
-                found = _fault(trial, fault, random.randrange(1, 3))
+                found = _fault(trial, fault, random.choice(trial.apart_from_the_leader()))
                 _keep({**row, **found})
                 click.echo(f"{fault}, {number + 1} of {times}: {found}")
         trial.touch("stop")
@@ -310,9 +317,14 @@ def _fault(trial: _OnKind, fault: str, lost: int) -> dict[str, Any]:
     until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in others), 300)
     before = [len(_lives(trial, index)) for index in others]
     known = [len(_PAUSE.findall(trial.text(index))) for index in others]
-    undo = trial.strike(fault, lost, _pids(trial, lost)[-1])
+    undo = trial.strike(fault, lost, _pid(trial, lost))
+
+    def goes_on(index: int, count: int) -> bool:
+        again = len(_lives(trial, index)) > count  # all have restarted instead
+        return sum(step.size < trial.size or again for step in _last(trial, index)) > 20
+
     try:
-        until(lambda: all(sum(step.size < trial.size for step in _last(trial, index)) > 20 for index in others), 120)
+        until(lambda: all(goes_on(index, count) for index, count in zip(others, before, strict=True)), 120)
     finally:
         undo()
     time.sleep(_AWAKE_SECONDS)
@@ -347,7 +359,7 @@ def _return(trial: _Trial, lost: int) -> dict[str, Any]:
     until(lambda: trial.is_ready() and all(_is_whole(trial, index) for index in others), 120)
     first = {index: len(_last(trial, index)) for index in others}
     time.sleep(random.uniform(0.1, 0.9))
-    trial.kill(lost, _pids(trial, lost)[-1])
+    trial.kill(lost, _pid(trial, lost))
     lacks = lambda index: [step.size < trial.size for step in _last(trial, index)[first[index] :]]  # noqa: E731
     until(lambda: all(any(lacks(index)) and not any(lacks(index)[-20:]) for index in others))
     longest, usual = [], []
@@ -382,6 +394,12 @@ class _Step(NamedTuple):
 
 def _pids(trial: _Trial, index: int) -> list[int]:
     return [int(pid) for pid in re.findall(r"begins at .*, pid (\d+)", trial.text(index))]
+
+
+def _pid(trial: _Trial, index: int) -> int:
+    """Return its worker's process; its log may have been opened just now."""
+    until(lambda: bool(_pids(trial, index)))
+    return _pids(trial, index)[-1]
 
 
 def _lives(trial: _Trial, index: int) -> list[list[_Step]]:

@@ -15,7 +15,7 @@ workers of this pod alone use neither CPU nor network.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
@@ -278,7 +278,7 @@ def _by_pace(
         return None
     quick = _quick(worker.pace)
     if activity.stopped_for is not None:
-        return _stuck(worker, silent, quick, ": it is stopped (SIGSTOP)")
+        return replace(_stuck(worker, silent, quick, ": it is stopped (SIGSTOP)"), stopped=True)
     quiet = max(QUIET, quick)
     if silent <= quiet or activity.quiet_for < quiet / 2:
         return None

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.contract.messages import Assigned, Shrink
 from pytorchjob_agent.rendezvous.agreement import MemberStanding
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -106,12 +106,8 @@ class Extension:
     def begin(self, running: RunningWorkers) -> None:
         """The workers of the round have started."""
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
-        """Other members have left the round, or come back: after its `number`th change, it has these ranks of workers.
-
-        `awaited`: members wait to come back, so the workers stop behind their script's next save. `entering`: ranks
-        that prepare to come in by the change after this one.
-        """
+    def shrink(self, change: Shrink, ranks: Sequence[int]) -> None:
+        """Other members have left the round, or come back; it has these ranks of workers now."""
 
     @property
     def reads_lines(self) -> bool:
@@ -205,10 +201,10 @@ class Extensions(Extension):
         for each in self.all:
             each.begin(running)
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
+    def shrink(self, change: Shrink, ranks: Sequence[int]) -> None:
         """Tell all of them."""
         for each in self.all:
-            each.shrink(number, ranks, awaited=awaited, entering=entering)
+            each.shrink(change, ranks)
 
     @property
     def reads_lines(self) -> bool:

@@ -277,7 +277,7 @@ class Membership:
             self.heartbeats.leave_out(shrink.members)
         gone = frozenset(shrink.ranks)
         ranks = [rank for rank in range(self.assigned.world_size) if rank not in gone]
-        self.extensions.shrink(shrink.number, ranks, awaited=shrink.awaited, entering=shrink.entering)
+        self.extensions.shrink(shrink, ranks)
 
     def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""

@@ -209,6 +209,12 @@ class HeldSaves:
         with self._lock:
             self._known = Known(round_, choice)
 
+    def enter(self, round_: RoundId) -> None:
+        """This member comes into a round that runs, in which it may have been before."""
+        with self._lock:
+            if self._known.round != round_:
+                self._known = Known(round_)
+
     def hear(self, round_: RoundId, label: str) -> None:
         """Take over which save of several writers is whole; it is nothing to another round than the present one."""
         with self._lock:

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
-from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.contract.messages import Assigned, Shrink
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.wire import UNLIMITED, TransferPace
 from pytorchjob_agent.rendezvous.extension import (
@@ -92,6 +92,9 @@ class MemorySaves(Extension):
         self._node = os.environ.get(NODE) or socket.gethostname()
         self._placed: list[SeenFile] = []
         self._round: RoundOfSaves | None = None
+        self._agreement: SaveAgreement | None = None
+        self._left: frozenset[int] = frozenset()
+        """Members that have left the round."""
         self._copy_again: Callable[[], None] | None = None
         self._stored: tuple[HeldSave, ...] = ()
         self._shared = self._said_shared = False
@@ -139,8 +142,7 @@ class MemorySaves(Extension):
         if self._tier is not None:
             self._tier.drain.stop()
         self._placed, self._round, self._drains, self._settle_by, self._copy_again = [], None, None, None, None
-        if assigned.enters:
-            return  # it gets its state from another rank; it holds and copies saves from the next round on
+        self._left, self._agreement = frozenset(), None
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return
@@ -151,7 +153,11 @@ class MemorySaves(Extension):
             self._watcher.report(problem)
             NoSaves(problem, self._address).open(round_)
             return
-        agreement = SaveAgreement(connect(), round_.goes_on)
+        self._agreement = agreement = SaveAgreement(connect(), round_.goes_on)
+        if assigned.enters:  # it gets its state from another rank; what it saves itself is held from the next round on
+            self._held.enter(assigned.round)
+            agreement.enter(own)
+            return
         start = agreement.decide(own)
         failure = ""
         try:
@@ -184,6 +190,13 @@ class MemorySaves(Extension):
             self._watcher.report(f"no checkpoint is kept: {error}")
         if self._copy_again is not None:
             threading.Thread(target=self._copy_again, name="checkpoint copies", daemon=True).start()
+
+    def shrink(self, change: Shrink, ranks: Sequence[int]) -> None:
+        """Keep the newest save's copies at members that are there, also at one that has come back."""
+        if self._agreement is not None:
+            self._agreement.forget(self._left.difference(change.members))
+        self._left = frozenset(change.members)
+        self._watcher.copy_again()
 
     def _copy_loose(self, manifest: Manifest) -> None:
         """Memory has no room to hold a save: only the durable directory gets it."""
@@ -270,7 +283,7 @@ class MemorySaves(Extension):
     ) -> None:
         """Fetch the copies that this member is to keep instead of one that was lost; the workers do not wait for it."""
         try:
-            peers = sorted(agreement.all_peers(own), key=lambda peer: peer.rank)
+            peers = sorted([own, *agreement.others()], key=lambda peer: peer.rank)
             for owner, count in lacking.items():
                 order = targets(peers[owner], [peer for peer in peers if peer.rank != owner])
                 if own.rank in start.new_keepers(owner, [peer.rank for peer in order], count):
@@ -285,7 +298,7 @@ class MemorySaves(Extension):
             Local(assigned.first_rank, self._nproc, assigned.world_size),
             RoundKeys.of(assigned),
             self._rules.copies,
-            lambda: targets(own, agreement.all_peers(own)[1:]),
+            lambda: targets(own, agreement.others(self._left)),
             self._pace,
             whole,
             drops=self._tier is None,

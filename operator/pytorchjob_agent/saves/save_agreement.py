@@ -7,7 +7,7 @@ coordinator, and needs nothing but the round's store.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.published import Published
@@ -66,9 +66,20 @@ class SaveAgreement:
                 self._read[rank] = peer
             return [self._read[rank] for rank in ranks if rank in self._read]
 
-    def all_peers(self, own: Peer) -> list[Peer]:
-        """Return this member, and then all others."""
-        return [own, *self.peers([rank for rank in range(self._store.assigned.size) if rank != own.rank])]
+    def others(self, left: Collection[int] = ()) -> list[Peer]:
+        """Return all other members but those that have left the round."""
+        own, size = self._store.assigned.rank, self._store.assigned.size
+        return self.peers([rank for rank in range(size) if rank != own and rank not in left])
+
+    def enter(self, offer: Peer) -> None:
+        """Publish where this member is, which comes into a round that runs: it keeps copies from now on."""
+        self._peers.write(offer.to_json())
+
+    def forget(self, ranks: Collection[int]) -> None:
+        """Read anew what these members publish: another pod may have come in as each of them."""
+        with self._lock:
+            for rank in ranks:
+                self._read.pop(rank, None)
 
     def confirm(self, failure: str) -> None:
         """Report that this member has its files, or why not; return once all members have theirs.

@@ -91,6 +91,9 @@ class SaveWatcher:
         self._settled = False
         self._pids: tuple[int, ...] = ()
         self._unsent: Manifest | None = None
+        self._sent: Manifest | None = None
+        self._again = False
+        """Whether the last save may have lost a copy since it was sent."""
         self._copied = self._whole = self._dropped = ""
         """Labels: of the last part that was copied, of the save that was whole at the last look, and of the one before
         which all are dropped."""
@@ -125,7 +128,8 @@ class SaveWatcher:
             progress.step()
             readers = copies.connections_for(round_.pace)
             self._taking = Taking(self._held, round_.writer, base, self.bursts, self.replacing, readers)
-            self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
+            self._round, self._pids, self._unsent, self._sent, self._last = round_, tuple(pids), None, None, None
+            self._again = False
             self._active = True
             self._settling, self._settled = None, False
             self._copied = self._whole = self._dropped = ""
@@ -169,6 +173,10 @@ class SaveWatcher:
             self._settling, self._settled = ended, False
             self._renames.wake()
         return self._settled
+
+    def copy_again(self) -> None:
+        """Give the last save to peers anew: one of them has gone or come. Those that hold it only say so."""
+        self._again = True
 
     def copy_no_more(self) -> None:
         """Hold the last save, but give it to no peer: the job ends."""
@@ -297,14 +305,15 @@ class SaveWatcher:
     def _give_up(self, why: str) -> None:
         """Leave the memory to the script."""
         self._held.clear()
-        self._unsent, self._held.left = None, True
+        self._unsent, self._sent, self._held.left = None, None, True
         self.report(f"CheckpointMemoryFull: no checkpoint is kept in memory: {why}")
 
     def _send(self) -> None:
-        manifest, round_ = self._unsent, self._round
+        again, self._again = self._again, False
+        manifest, round_ = self._unsent or (self._sent if again else None), self._round
         if manifest is None or round_ is None or not self._active:
             return
-        self._unsent, kept, failed = None, 0, ""
+        self._unsent, self._sent, kept, failed = None, manifest, 0, ""
         copies_ = round_.copies if self._copying else 0
         try:
             peers = round_.peers()

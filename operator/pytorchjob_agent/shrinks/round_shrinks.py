@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from pytorchjob_agent.contract.environment import SURVIVE
+from pytorchjob_agent.contract.messages import Shrink
 from pytorchjob_agent.contract.reasons import ShrinkState
 from pytorchjob_agent.rendezvous.extension import (
     Extension,
@@ -190,10 +191,10 @@ class RoundShrinks(Extension):
         if self._server is not None:
             self._server.on_news = running.report_now
 
-    def shrink(self, number: int, ranks: Sequence[int], *, awaited: bool, entering: Sequence[int]) -> None:
+    def shrink(self, change: Shrink, ranks: Sequence[int]) -> None:
         """Tell the workers."""
         if self._server is not None:
-            self._server.tell(number, ranks, awaited=awaited, entering=entering)
+            self._server.tell(change.number, ranks, awaited=change.awaited, entering=change.entering)
 
     def over(self, *, clean: bool) -> None:
         """The workers have ended."""

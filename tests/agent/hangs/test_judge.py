@@ -191,6 +191,22 @@ def test_a_worker_that_reports_and_waits_in_c_is_found_with_all_the_others() -> 
 
 
 @pytest.mark.parametrize(
+    ("worker", "stopped"),
+    [
+        pytest.param(silent(4, activity=Activity(4, stopped_for=0.5)), True, id="it was looked at late"),
+        pytest.param(silent(1300, activity=Activity(4, stopped_for=0.5)), False, id="silent long before"),
+        pytest.param(silent(1300), False, id="busy"),
+    ],
+)
+def test_that_a_signal_has_stopped_a_worker_is_the_cause_if_it_is_what_was_noticed(
+    worker: WatchedWorker, stopped: bool
+) -> None:
+    verdict = judged(worker)
+    assert isinstance(verdict, HangVerdict)
+    assert verdict.stopped == stopped
+
+
+@pytest.mark.parametrize(
     ("rules", "seconds", "found"),
     [
         pytest.param(HangRules(), 59.0, False, id="for less than a minute"),

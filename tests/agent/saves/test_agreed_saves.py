@@ -2,14 +2,14 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
-from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.contract.messages import Assigned, RoundId, Shrink
 from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, RoundEndedError, RunningWorkers
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held import HeldSaves
@@ -18,6 +18,7 @@ from pytorchjob_agent.saves.round_saves import MemorySaves, NoSaves
 from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from tests.agent.saves.test_copies import make
 from tests.simulation.saves import Store
+from tests.waiting import until
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 _LONGEST = 30.0
@@ -33,31 +34,37 @@ class Members:
             NoSaves("its directory cannot be used", "127.0.0.1") if path is None else _memory(path)
             for path in directories
         ]
-        self.number = 2
+        self.number, self.store = 2, Store()
 
     def begin(self) -> list[str]:
         """Begin a round; return why each member does not start, empty for each that does."""
         self.number += 1
-        store, size, late = Store(), len(self.saves), threading.Event()
+        self.store, size, late = Store(), len(self.saves), threading.Event()
         timer = threading.Timer(_LONGEST, late.set)
         timer.start()
-
-        def open_(rank: int) -> str:
-            id_ = RoundId(1, self.number)
-            assigned = Assigned(id_, rank, size, rank, size, "127.0.0.1", 1, 0, secret="secret")
-            try:
-                own = SignedStore(store, assigned)
-                open_round = OpenRound(assigned, own, lambda: SignedStore(store, assigned), lambda: not late.is_set())
-                self.saves[rank].open(open_round)
-            except NotStartedError as error:
-                return str(error)
-            self.saves[rank].begin(RunningWorkers({0: os.getpid()}, assigned, lambda _: None))
-            return ""
-
         with ThreadPoolExecutor(size) as pool:
-            reasons = [*pool.map(open_, range(size))]
+            reasons = [*pool.map(lambda rank: self.open(rank, lambda: not late.is_set()), range(size))]
         timer.cancel()
         return reasons
+
+    def open(self, rank: int, goes_on: Callable[[], bool] = lambda: True, enters: int = 0) -> str:
+        """Open the round as this member; `enters`: it comes into the round while it runs."""
+        size, id_ = len(self.saves), RoundId(1, self.number)
+        assigned = Assigned(id_, rank, size, rank, size, "127.0.0.1", 1, 0, secret="secret", enters=enters)
+        store = self.store
+        try:
+            own = SignedStore(store, assigned)
+            self.saves[rank].open(OpenRound(assigned, own, lambda: SignedStore(store, assigned), goes_on))
+        except NotStartedError as error:
+            return str(error)
+        self.saves[rank].begin(RunningWorkers({0: os.getpid()}, assigned, lambda _: None))
+        return ""
+
+    def go_on(self, number: int, *left: int) -> None:
+        """Tell all members who has left the round, as the coordinator does."""
+        ranks = [rank for rank in range(len(self.saves)) if rank not in left]
+        for rank in ranks:
+            self.saves[rank].shrink(Shrink(RoundId(1, self.number), number, left, left), ranks)
 
     def held(self, rank: int) -> list[str]:
         """The saves in a member's memory."""
@@ -129,6 +136,30 @@ def test_a_member_without_a_directory_starts_only_with_others_that_have_no_save(
         hold(folders[0])
     started.append(Members(folders[0], None))
     assert ["cannot be used" in reason for reason in started[0].begin()] == [kept, kept]
+
+
+def test_members_that_go_on_keep_the_copy_of_a_lost_one_and_give_it_to_the_one_that_comes_back(
+    tmp_path: Path, started: list[Members]
+) -> None:
+    folders = [tmp_path / str(rank) for rank in range(3)]
+    members = Members(*folders)
+    started.append(members)
+    assert members.begin() == [""] * 3
+    (folders[0] / "step-1.pt").write_bytes(b"first")
+    assert until(lambda: members.held(0) == ["1.3_0_1"])
+    assert until(lambda: [members.held(rank) for rank in (1, 2)].count(["1.3_0_1"]) == 1)
+    lost, other = (1, 2) if members.held(1) else (2, 1)
+    members.saves[lost].close()
+    members.go_on(1, lost)
+    assert until(lambda: members.held(other) == ["1.3_0_1"]), "the last save has two holders again"
+    members.directories = tuple(tmp_path / "new" if rank == lost else each for rank, each in enumerate(folders))
+    members.saves[lost] = _memory(tmp_path / "new")
+    assert members.open(lost, enters=2) == ""
+    members.go_on(2)
+    members.saves[other].close()
+    members.go_on(3, other)
+    (folders[0] / "step-2.pt").write_bytes(b"second")
+    assert until(lambda: members.held(lost) != [] and members.held(lost) == members.held(0)[-len(members.held(lost)) :])
 
 
 def test_rounds_in_which_one_rank_saves_do_not_push_out_what_all_have_saved(

@@ -133,7 +133,7 @@ def test_a_member_does_not_start_by_what_it_cannot_read(
 
     def decide() -> None:
         agreement.decide(offer(1))
-        agreement.all_peers(offer(1))
+        agreement.others()
 
     with pytest.raises(NotStartedError, match=words):
         decide()
