@@ -330,8 +330,11 @@ def _fault(trial: _OnKind, fault: str, lost: int) -> dict[str, Any]:
     time.sleep(_AWAKE_SECONDS)
     steps = [_last(trial, index) for index in others]
     restarted = sum(len(_lives(trial, index)) > count for index, count in zip(others, before, strict=True))
-    trial.touch("save")
-    until(lambda: all(len(_lives(trial, at)) > count for at, count in zip(others, before, strict=True)), 300)
+    for _ in range(30):  # a save before the lost one waits is not the one with which it comes back
+        trial.touch("save")
+        with suppress(AssertionError):
+            until(lambda: all(len(_lives(trial, at)) > count for at, count in zip(others, before, strict=True)), 10)
+            break
     pauses = [_PAUSE.findall(trial.text(index))[count:] for index, count in zip(others, known, strict=True)]
     numbers = [[step.number for step in each] for each in steps]
     return {

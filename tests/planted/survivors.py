@@ -18,9 +18,43 @@ BACK = ("tests/rounds/test_entry.py",)
 ENTRY = "pytorchjob_operator/rounds/entry.py"
 WHY = "a wrong gradient is never an option"
 
+SAVES = ("tests/agent/saves/test_agreed_saves.py",)
+BACKENDS = ("tests/agent/workers/startup/test_backends.py",)
 FOUND = "the simulation has found it once"
 
 DEFECTS: Sequence[Planted] = [
+    Planted(
+        "a member that has come back is asked where it was before",
+        "half an hour of chaos ended without any copy",
+        "pytorchjob_agent/saves/save_agreement.py",
+        "self._read.pop(rank, None)",
+        "pass",
+        SAVES,
+    ),
+    Planted(
+        "the copy of a lost member is made with the next save",
+        "the newest save has one holder until then",
+        "pytorchjob_agent/saves/round_saves.py",
+        "self._watcher.copy_again()",
+        "pass",
+        SAVES,
+    ),
+    Planted(
+        "a stopped worker is an unclear cause if its state was read late",
+        "all workers restarted for it",
+        "pytorchjob_agent/hangs/judge.py",
+        '": it is stopped (SIGSTOP)"), stopped=True)',
+        '": it is stopped (SIGSTOP)"))',
+        ("tests/agent/hangs/test_judge.py",),
+    ),
+    Planted(
+        "a barrier of a group that was left counts",
+        WHY,
+        "pytorchjob_agent/workers/startup/pytorchjob_backends.py",
+        'if self._left or self._backend.get_error().name != "SUCCESS":',
+        "if False:",
+        BACKENDS,
+    ),
     Planted(
         "a pod that has left its round proves that the round is over",
         FOUND,
