@@ -30,6 +30,8 @@ class Group:
     """The ranks that took part in the last step: others may go on without a lost one."""
     begins: dict[int, int] = field(default_factory=dict)
     """By rank that came back: the step before its first one since then."""
+    back_at: dict[int, float] = field(default_factory=dict)
+    """When each of these came back."""
     returns: int = 0
     """How often a lost rank came back into it."""
 
@@ -128,18 +130,21 @@ class Journal:
         group, rank = self.groups[fields["group"]], int(fields["rank"])
         group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
         group.steps[rank], group.begins[rank] = [], int(fields["from_step"])
+        group.back_at[rank] = float(fields["time"])
         group.returns += 1
 
     def _step(self, fields: Fields) -> None:
         group, rank, step = self.groups[fields["group"]], int(fields["rank"]), int(fields["step"])
         steps = group.steps.setdefault(rank, [])
-        before = steps[-1][0] if steps else group.begins.get(rank, group.from_step)
-        if step != before + 1:
-            self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
-        ranks = fields.get("ranks", group.size * "1")
-        if step >= group.furthest():
-            group.present = {rank for rank, there in enumerate(ranks) if there == "1"}
-        steps.append((step, float(fields["time"])))
+        at, since = float(fields["time"]), steps[-1][1] if steps else group.back_at.get(rank, -math.inf)
+        if at >= since:  # else a lost process' last line, which a cut network has kept
+            before = steps[-1][0] if steps else group.begins.get(rank, group.from_step)
+            if step != before + 1:
+                self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
+            ranks = fields.get("ranks", group.size * "1")
+            if step >= group.furthest():
+                group.present = {rank for rank, there in enumerate(ranks) if there == "1"}
+            steps.append((step, at))
         loss = Loss(float(fields["loss"]), fields.get("shares", group.size * "1"))
         known = self.losses.get(step, loss)
         whole = known.is_whole() and loss.is_whole() and not self._lost_shares

@@ -128,6 +128,13 @@ def test_a_rank_is_away_from_its_group_and_comes_back() -> None:
     assert (group.present, group.common(), group.pids[1], group.returns, later.problems) == ({0, 1}, 6, 99, 1, [])
 
 
+def test_the_last_line_of_a_lost_rank_may_arrive_behind_those_of_its_successor() -> None:
+    late = (line for line in step("1", 4, 15) if "rank=1 " in line)
+    alone = step("1", 4, 15, (0,)), step("1", 5, 17, (0,))
+    found = journal(*before(), *alone, back("1", 1, 5), step("1", 6, 19), late, step("1", 7, 21))
+    assert (found.groups["1"].common(), found.problems) == (7, [])
+
+
 def test_the_longest_time_without_a_step() -> None:
     group = journal(joined("1", 0), step("1", 1, 10), step("1", 2, 14)).groups["1"]
     assert longest_gap(group, 10.0, 16.0) == 3.0  # the steps were finished at 10, 11, 14 and 15

@@ -92,9 +92,8 @@ class MemorySaves(Extension):
         self._node = os.environ.get(NODE) or socket.gethostname()
         self._placed: list[SeenFile] = []
         self._round: RoundOfSaves | None = None
-        self._agreement: SaveAgreement | None = None
-        self._left: frozenset[int] = frozenset()
-        """Members that have left the round."""
+        self._left = self._had_left = frozenset[int]()
+        """Members that have left the round, and all that ever had."""
         self._copy_again: Callable[[], None] | None = None
         self._stored: tuple[HeldSave, ...] = ()
         self._shared = self._said_shared = False
@@ -142,7 +141,7 @@ class MemorySaves(Extension):
         if self._tier is not None:
             self._tier.drain.stop()
         self._placed, self._round, self._drains, self._settle_by, self._copy_again = [], None, None, None, None
-        self._left, self._agreement = frozenset(), None
+        self._left = self._had_left = frozenset()
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return
@@ -153,7 +152,7 @@ class MemorySaves(Extension):
             self._watcher.report(problem)
             NoSaves(problem, self._address).open(round_)
             return
-        self._agreement = agreement = SaveAgreement(connect(), round_.goes_on)
+        agreement = SaveAgreement(connect(), round_.goes_on)
         if assigned.enters:  # it gets its state from another rank; what it saves itself is held from the next round on
             self._held.enter(assigned.round)
             agreement.enter(own)
@@ -193,9 +192,8 @@ class MemorySaves(Extension):
 
     def shrink(self, change: Shrink, ranks: Sequence[int]) -> None:
         """Keep the newest save's copies at members that are there, also at one that has come back."""
-        if self._agreement is not None:
-            self._agreement.forget(self._left.difference(change.members))
         self._left = frozenset(change.members)
+        self._had_left |= self._left
         self._watcher.copy_again()
 
     def _copy_loose(self, manifest: Manifest) -> None:
@@ -298,11 +296,17 @@ class MemorySaves(Extension):
             Local(assigned.first_rank, self._nproc, assigned.world_size),
             RoundKeys.of(assigned),
             self._rules.copies,
-            lambda: targets(own, agreement.others(self._left)),
+            lambda: self._keepers(agreement, own),
             self._pace,
             whole,
             drops=self._tier is None,
         )
+
+    def _keepers(self, agreement: SaveAgreement, own: Peer) -> list[Peer]:
+        """Return the peers that may keep copies, the best first. The store is read: no call of the agent's loop."""
+        left = self._left
+        agreement.forget(self._had_left - left)
+        return targets(own, agreement.others(left))
 
     def _share(self) -> None:
         """Keep nothing: what one member saves, all of them find."""

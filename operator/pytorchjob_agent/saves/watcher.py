@@ -177,6 +177,7 @@ class SaveWatcher:
     def copy_again(self) -> None:
         """Give the last save to peers anew: one of them has gone or come. Those that hold it only say so."""
         self._again = True
+        self._renames.wake()
 
     def copy_no_more(self) -> None:
         """Hold the last save, but give it to no peer: the job ends."""
