@@ -330,11 +330,12 @@ def _fault(trial: _OnKind, fault: str, lost: int) -> dict[str, Any]:
     time.sleep(_AWAKE_SECONDS)
     steps = [_last(trial, index) for index in others]
     restarted = sum(len(_lives(trial, index)) > count for index, count in zip(others, before, strict=True))
-    for _ in range(30):  # a save before the lost one waits is not the one with which it comes back
-        trial.touch("save")
-        with suppress(AssertionError):
-            until(lambda: all(len(_lives(trial, at)) > count for at, count in zip(others, before, strict=True)), 10)
-            break
+
+    def is_back() -> bool:
+        trial.touch("save")  # again: one before the lost worker waits is not the one with which it comes back
+        return all(len(_lives(trial, at)) > count for at, count in zip(others, before, strict=True))
+
+    until(is_back, 300, every=3.0)
     pauses = [_PAUSE.findall(trial.text(index))[count:] for index, count in zip(others, known, strict=True)]
     numbers = [[step.number for step in each] for each in steps]
     return {

@@ -28,10 +28,8 @@ class Group:
     restarts: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)
     """The ranks that took part in the last step: others may go on without a lost one."""
-    begins: dict[int, int] = field(default_factory=dict)
-    """By rank that came back: the step before its first one since then."""
-    back_at: dict[int, float] = field(default_factory=dict)
-    """When each of these came back."""
+    begins: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By rank that came back: the step before its first one since then, and when it came."""
     returns: int = 0
     """How often a lost rank came back into it."""
 
@@ -129,16 +127,15 @@ class Journal:
     def _back(self, fields: Fields) -> None:
         group, rank = self.groups[fields["group"]], int(fields["rank"])
         group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
-        group.steps[rank], group.begins[rank] = [], int(fields["from_step"])
-        group.back_at[rank] = float(fields["time"])
+        group.steps[rank], group.begins[rank] = [], (int(fields["from_step"]), float(fields["time"]))
         group.returns += 1
 
     def _step(self, fields: Fields) -> None:
         group, rank, step = self.groups[fields["group"]], int(fields["rank"]), int(fields["step"])
         steps = group.steps.setdefault(rank, [])
-        at, since = float(fields["time"]), steps[-1][1] if steps else group.back_at.get(rank, -math.inf)
+        before, since = steps[-1] if steps else group.begins.get(rank, (group.from_step, -math.inf))
+        at = float(fields["time"])
         if at >= since:  # else a lost process' last line, which a cut network has kept
-            before = steps[-1][0] if steps else group.begins.get(rank, group.from_step)
             if step != before + 1:
                 self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
             ranks = fields.get("ranks", group.size * "1")
